@@ -1,0 +1,66 @@
+# make run: the demo on loopback. make test: every check, and every test on SQLite and on PostgreSQL.
+
+PYTHON ?= python3
+PORT ?= 8000
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SOURCES := pyproject.toml requirements.txt
+
+.PHONY: help run test lint format matrix clean
+
+help:
+	@echo "make run     the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
+	@echo "make test    lint, types, migrations, and every test on SQLite and on PostgreSQL"
+	@echo "make lint    the checks of make test without the tests"
+	@echo "make format  let ruff rewrite what it can"
+	@echo "make matrix  the tests on every supported Django and Python found here"
+	@echo "make clean   remove the virtual environment, the demo's data and all caches"
+
+run: $(VENV)/run.stamp
+	$(BIN)/python manage.py migrate --verbosity 0
+	$(BIN)/python manage.py load_sample
+	$(BIN)/python manage.py ensure_admin
+	@echo "Home:  http://127.0.0.1:$(PORT)/"
+	@echo "Admin: http://127.0.0.1:$(PORT)/admin/"
+	@echo "Stop with Ctrl-C."
+	@exec $(BIN)/python -m uvicorn project.asgi:application --host 127.0.0.1 --port $(PORT) \
+		--lifespan off --timeout-graceful-shutdown 3
+
+test: lint
+	$(BIN)/python -m tests.run
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check --fail-level WARNING
+
+format: $(VENV)/test.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+matrix: $(VENV)/test.stamp
+	$(INSTALL) -e ".[matrix]"
+	$(BIN)/nox
+
+clean:
+	rm -rf $(VENV) var .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.x" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: $(SOURCES) | $(BIN)/python
+	$(INSTALL) -r requirements.txt -e .
+	@touch $@
+
+$(VENV)/test.stamp: $(SOURCES) | $(BIN)/python
+	$(INSTALL) -r requirements.txt -e ".[binary,demo,test,lint]"
+	@touch $@ $(VENV)/run.stamp

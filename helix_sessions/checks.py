@@ -1,0 +1,141 @@
+"""System checks: what would lose or split a write is an error, what would only surprise is a warning."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, get_origin
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections
+
+from helix_sessions.conf import known_settings
+
+MIN_POSTGRESQL = 140000
+MIN_SQLITE = (3, 35)
+
+
+@register()
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """`HELIX_SESSIONS` holds known keys with values of their types."""
+    given = getattr(settings, "HELIX_SESSIONS", {})
+    if not isinstance(given, dict):
+        return [
+            Error(
+                "HELIX_SESSIONS must be a dict.",
+                hint='HELIX_SESSIONS = {"LOCK_TIMEOUT": 10.0}',
+                id="helix_sessions.E001",
+            )
+        ]
+    known = known_settings()
+    found: list[CheckMessage] = []
+    for name, value in given.items():
+        if name not in known:
+            near = get_close_matches(str(name).upper(), known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(sorted(known))}."
+            found.append(
+                Error(f"HELIX_SESSIONS has an unknown key {name!r}.", hint=hint, id="helix_sessions.E002")
+            )
+        elif not _fits(value, known[name]):
+            wanted = getattr(known[name], "__name__", str(known[name]))
+            found.append(
+                Error(
+                    f"HELIX_SESSIONS[{name!r}] must be of type {wanted}, not {type(value).__name__}.",
+                    hint="See the settings reference for what it means.",
+                    id="helix_sessions.E003",
+                )
+            )
+    return found
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, get_origin(wanted) or wanted)
+
+
+@register()
+def check_time_zones(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Times are aware."""
+    if settings.USE_TZ:
+        return []
+    return [Error("helix_sessions stores aware times.", hint="Set USE_TZ = True.", id="helix_sessions.E004")]
+
+
+@register(Tags.database)
+def check_databases(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Each database can keep the promises of the store."""
+    found: list[CheckMessage] = []
+    for alias in databases or []:
+        connection = connections[alias]
+        if connection.vendor == "sqlite":
+            found.extend(_check_sqlite(alias))
+        elif connection.vendor == "postgresql":
+            found.extend(_check_postgresql(alias))
+        else:
+            found.append(
+                Warning(
+                    f"Database {alias!r} is {connection.display_name}, which is not supported.",
+                    hint="Use PostgreSQL or SQLite for the sessions, with a database router if need be.",
+                    id="helix_sessions.W001",
+                )
+            )
+    return found
+
+
+def _check_sqlite(alias: str) -> list[CheckMessage]:
+    connection = connections[alias]
+    found: list[CheckMessage] = []
+    if connection.Database.sqlite_version_info < MIN_SQLITE:
+        found.append(
+            Error(
+                f"SQLite {connection.Database.sqlite_version} is too old.",
+                hint="SQLite 3.35 or newer is needed.",
+                id="helix_sessions.E005",
+            )
+        )
+    options = connection.settings_dict.get("OPTIONS", {})
+    if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        found.append(
+            Error(
+                f"The SQLite database {alias!r} begins transactions without a lock, so writes could be lost.",
+                hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE"} to it.',
+                id="helix_sessions.E006",
+            )
+        )
+    if options.get("timeout", 5) < 10:
+        found.append(
+            Warning(
+                f"Writers of the SQLite database {alias!r} wait less than ten seconds for each other.",
+                hint='Add "timeout": 30 to its OPTIONS.',
+                id="helix_sessions.W002",
+            )
+        )
+    with connection.cursor() as cursor:
+        [synchronous] = cursor.execute("PRAGMA synchronous").fetchone()
+    if synchronous < 2:
+        found.append(
+            Warning(
+                f"The SQLite database {alias!r} can lose committed writes when the power fails.",
+                hint='Add "init_command": "PRAGMA synchronous=FULL;" to its OPTIONS.',
+                id="helix_sessions.W003",
+            )
+        )
+    return found
+
+
+def _check_postgresql(alias: str) -> list[CheckMessage]:
+    version = connections[alias].pg_version
+    if version >= MIN_POSTGRESQL:
+        return []
+    return [
+        Error(
+            f"PostgreSQL {version // 10000} of database {alias!r} is too old.",
+            hint="PostgreSQL 14 or newer is needed.",
+            id="helix_sessions.E007",
+        )
+    ]

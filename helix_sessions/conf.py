@@ -1,0 +1,38 @@
+"""The app's settings: one `HELIX_SESSIONS` dict, typed here, read live."""
+
+from typing import Any, get_type_hints
+
+from django.conf import settings
+
+
+class Conf:
+    """Each annotated name is a key of `HELIX_SESSIONS`; its value here is the default."""
+
+    LOCK_TIMEOUT: float = 10.0
+    """Seconds a write waits for a session's row lock before `SessionBusy` (PostgreSQL).
+    On SQLite the wait is the connection's `timeout` option."""
+
+    MAX_DOCUMENT_BYTES: int = 32 * 1024 * 1024
+    """The largest document (a message, a state, an event's data) that is stored."""
+
+    MAX_DOCUMENT_DEPTH: int = 500
+    """The deepest nesting of a document that is stored."""
+
+    PREPARED_STATEMENTS: bool = True
+    """Prepare the hot statements on PostgreSQL. They are also left unprepared on connections with
+    `DISABLE_SERVER_SIDE_CURSORS`, which a transaction-pooling proxy needs anyway."""
+
+    PORTABLE_WRITES: bool = False
+    """Flush a write table by table on PostgreSQL too, instead of in one statement."""
+
+    def __getattribute__(self, name: str) -> Any:
+        given: dict[str, Any] = getattr(settings, "HELIX_SESSIONS", {})
+        return given[name] if name in given else super().__getattribute__(name)
+
+
+conf = Conf()
+
+
+def known_settings() -> dict[str, Any]:
+    """Every setting's name and the type it takes."""
+    return get_type_hints(Conf)

@@ -1,0 +1,77 @@
+"""JSON documents as text that comes back exactly: what may be stored, how it is written, how it is read."""
+
+import json
+import math
+from hashlib import blake2b
+from typing import Any
+
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import InvalidDocument
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+_SCALARS = (str, bool, int, type(None))
+
+
+def check(value: Any) -> None:
+    """Raise `InvalidDocument` unless `value` is JSON that comes back equal."""
+    limit = conf.MAX_DOCUMENT_DEPTH
+    level: list[Any] = [value]
+    depth = 0
+    while level:
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, _SCALARS):
+                continue
+            if isinstance(item, float):
+                if not math.isfinite(item):
+                    raise InvalidDocument("NaN and Infinity are not JSON.")
+            elif isinstance(item, dict):
+                for key in item:
+                    if not isinstance(key, str):
+                        raise InvalidDocument(f"A key of an object must be a string, not {key!r:.80}.")
+                below.extend(item.values())
+            elif isinstance(item, list | tuple):
+                below.extend(item)
+            else:
+                raise InvalidDocument(f"A {type(item).__name__} is not a JSON value.")
+        depth += 1
+        if below and depth > limit:
+            raise InvalidDocument(f"The document is nested deeper than {limit} levels.")
+        level = below
+
+
+def dump(value: Any) -> str:
+    """The text of a document, or `InvalidDocument`."""
+    check(value)
+    try:
+        text = _encode(value)
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidDocument("A string holds a lone surrogate, which no encoding can carry.") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidDocument(f"The document cannot be written as JSON: {error}.") from None
+    if size > conf.MAX_DOCUMENT_BYTES:
+        raise InvalidDocument(f"The document has {size:,} bytes; {conf.MAX_DOCUMENT_BYTES:,} are allowed.")
+    return text
+
+
+def load(text: str) -> Any:
+    """The value a document's text stands for."""
+    return json.loads(text)
+
+
+def load_all(texts: list[str]) -> list[Any]:
+    """The values of many documents, parsed in one go."""
+    values: list[Any] = json.loads(f"[{','.join(texts)}]")
+    return values
+
+
+def digest(*texts: str) -> str:
+    """A fingerprint by which equal texts are known without reading them again."""
+    fingerprint = blake2b(digest_size=16)
+    for text in texts:
+        encoded = text.encode()
+        fingerprint.update(len(encoded).to_bytes(8, "big"))
+        fingerprint.update(encoded)
+    return fingerprint.hexdigest()

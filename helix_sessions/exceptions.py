@@ -1,0 +1,138 @@
+"""Every error a caller of this package can meet. One root; `code` is stable across releases."""
+
+from typing import Any, ClassVar
+
+
+class HelixSessionsError(Exception):
+    """Something helix_sessions was asked to do could not be done."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or type(self).__doc__)
+
+
+class InvalidInput(HelixSessionsError, ValueError):
+    """An argument is not of the form this call takes."""
+
+    code = "invalid_input"
+
+
+class InvalidDocument(HelixSessionsError, ValueError):
+    """A value is not a JSON document that can be stored exactly."""
+
+    code = "invalid_document"
+
+
+class InvalidWrites(HelixSessionsError, ValueError):
+    """A write cannot be applied to the document."""
+
+    code = "invalid_writes"
+
+
+class InvalidCursor(HelixSessionsError, ValueError):
+    """The cursor was not made by the call it was given to."""
+
+    code = "invalid_cursor"
+
+
+class NotFound(HelixSessionsError, LookupError):
+    """What was asked for does not exist."""
+
+    code = "not_found"
+
+
+class SessionNotFound(NotFound):
+    """There is no session with this id."""
+
+    code = "session_not_found"
+
+
+class RunNotFound(NotFound):
+    """The session has no run with this id."""
+
+    code = "run_not_found"
+
+
+class CheckpointNotFound(NotFound):
+    """The session has no checkpoint with this id."""
+
+    code = "checkpoint_not_found"
+
+
+class SubSessionRefNotFound(NotFound):
+    """The session has no reference to this sub-session."""
+
+    code = "sub_session_ref_not_found"
+
+
+class Conflict(HelixSessionsError):
+    """What is stored does not allow this call."""
+
+    code = "conflict"
+
+
+class SessionExists(Conflict):
+    """A session with this id exists already."""
+
+    code = "session_exists"
+
+
+class RunExists(Conflict):
+    """The session has a run with this id already."""
+
+    code = "run_exists"
+
+
+class RunInProgress(Conflict):
+    """The session has a running run; only one may run at a time."""
+
+    code = "run_in_progress"
+
+
+class SubSessionRefExists(Conflict):
+    """The session refers to this sub-session already, with other values."""
+
+    code = "sub_session_ref_exists"
+
+
+class CommitConflict(Conflict):
+    """This checkpoint id was committed before, with other content."""
+
+    code = "commit_conflict"
+
+
+class ModeLocked(Conflict):
+    """The mode of a session is written once, at its creation."""
+
+    code = "mode_locked"
+
+
+class StaleState(Conflict):
+    """The session has moved on from the version the caller expected."""
+
+    code = "stale_state"
+
+    def __init__(self, *, expected_version: int, current_version: int, current_status: str) -> None:
+        super().__init__(
+            f"The caller expected version {expected_version}; "
+            f"the session is {current_status} at version {current_version}."
+        )
+        self.expected_version = expected_version
+        self.current_version = current_version
+        self.current_status = current_status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_stale_state, (self.expected_version, self.current_version, self.current_status)
+
+
+def _rebuild_stale_state(expected_version: int, current_version: int, current_status: str) -> StaleState:
+    return StaleState(
+        expected_version=expected_version, current_version=current_version, current_status=current_status
+    )
+
+
+class SessionBusy(HelixSessionsError):
+    """The session's row lock was not had in time, or a deadlock was broken; nothing was written."""
+
+    code = "session_busy"

@@ -1,0 +1,22 @@
+"""What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
+
+from helix_sessions.models.checkpoints import Checkpoint
+from helix_sessions.models.events import Event, EventKey
+from helix_sessions.models.messages import Message
+from helix_sessions.models.runs import Run
+from helix_sessions.models.sessions import Session
+from helix_sessions.models.staging import StagedChange
+from helix_sessions.models.states import StateSnapshot
+from helix_sessions.models.sub_sessions import SubSessionRef
+
+__all__ = [
+    "Checkpoint",
+    "Event",
+    "EventKey",
+    "Message",
+    "Run",
+    "Session",
+    "StagedChange",
+    "StateSnapshot",
+    "SubSessionRef",
+]

@@ -1,0 +1,32 @@
+"""Constraints that several tables share."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+if TYPE_CHECKING:
+    from helix_sessions.models.sessions import Session
+
+    SessionKey = models.ForeignKey[Session, Session]
+else:
+    SessionKey = models.ForeignKey
+
+
+def one_of(column: str, values: Sequence[str], name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(condition=models.Q(**{f"{column}__in": list(values)}), name=name)
+
+
+def non_negative(name: str, *columns: str) -> models.CheckConstraint:
+    condition = models.Q(**{f"{column}__gte": 0 for column in columns})
+    return models.CheckConstraint(condition=condition, name=name)
+
+
+def session_key(**options: Any) -> "SessionKey":
+    """The foreign key every row of a session begins its primary key with.
+
+    The primary key is its index. Rows are removed by the store, which takes the session first.
+    """
+    return models.ForeignKey(
+        "helix_sessions.Session", on_delete=models.DO_NOTHING, db_index=False, related_name="+", **options
+    )

@@ -1,0 +1,41 @@
+"""The append-only log."""
+
+from django.db import models
+
+from helix_sessions.models.constraints import session_key
+from helix_sessions.models.fields import DocumentField, IdField
+
+
+class Event(models.Model):
+    """Something that happened. Never changed while its session lives: a trigger refuses it.
+
+    The event of a message has no data of its own; `message_position` and `seq` find the message.
+    """
+
+    pk = models.CompositePrimaryKey("session_id", "seq")
+    session = session_key()
+    seq = models.BigIntegerField()
+    type = IdField()
+    data = DocumentField(null=True)
+    message_position = models.BigIntegerField(null=True)
+    turn_id = IdField(null=True)
+    run_id = IdField(null=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(seq__gte=1), name="helix_event_seq")]
+
+    def __str__(self) -> str:
+        return f"{self.session_id} #{self.seq} {self.type}"
+
+
+class EventKey(models.Model):
+    """The idempotency key an event was emitted with."""
+
+    pk = models.CompositePrimaryKey("session_id", "key")
+    session = session_key()
+    key = IdField()
+    seq = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.session_id} {self.key}"

@@ -1,0 +1,208 @@
+"""A session: one row, the lock of everything that belongs to it."""
+
+from datetime import datetime
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from helix_sessions.models.constraints import non_negative, one_of
+from helix_sessions.models.fields import DocumentField, IdField
+from helix_sessions.types import CHECKPOINT_SOURCES, MODES, SESSION_STATUSES, TERMINAL_STATUSES
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    """Sessions in the words of those who look for them."""
+
+    def active(self) -> Self:
+        """Open for work."""
+        return self.filter(status="active")
+
+    def terminal(self) -> Self:
+        """Completed or failed."""
+        return self.filter(status__in=TERMINAL_STATUSES)
+
+    def unfinished(self) -> Self:
+        """Not terminal."""
+        return self.exclude(status__in=TERMINAL_STATUSES)
+
+    def running(self) -> Self:
+        """A run is under way."""
+        return self.filter(run_id__isnull=False)
+
+    def awaiting_client(self) -> Self:
+        """A tool call waits for a person or a client."""
+        return self.filter(awaiting_client=True)
+
+    def expired(self, now: datetime | None = None) -> Self:
+        """Past their `expires_at` and not terminal."""
+        return self.unfinished().filter(expires_at__lt=now or Now())
+
+    def interrupted_by_request(self) -> Self:
+        """Asked to stop, and nobody has taken the request yet."""
+        return self.filter(interrupt_requested_at__isnull=False)
+
+    def stuck(self, since: datetime) -> Self:
+        """Running without progress since then."""
+        return self.running().filter(updated_at__lt=since)
+
+    def owned_by(self, owner_id: object) -> Self:
+        return self.filter(owner_id=owner_id)
+
+    def children_of(self, session_id: str) -> Self:
+        return self.filter(parent_session_id=session_id)
+
+    def tagged(self, tag: str) -> Self:
+        return self.filter(tags__has=tag)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-created_at", "-session_id")
+
+
+class Session(models.Model):
+    """The container of a conversation. Written by the store only, under this row's lock."""
+
+    session_id = IdField(primary_key=True)
+    agent_type = IdField()
+    stream_id = IdField(null=True)
+    mode = IdField(max_length=16, default="standard")
+    parent_session_id = IdField(null=True)
+    root_session_id = IdField(null=True)
+    forked_from_session_id = IdField(null=True)
+    forked_from_checkpoint_id = IdField(max_length=512, null=True)
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )
+    user_id = IdField(null=True)
+    tags = DocumentField(default=list)
+    metadata = DocumentField(default=dict)
+
+    status = IdField(max_length=16, default="active")
+    status_since = models.DateTimeField()
+    error = DocumentField(null=True)
+    failure_reason = models.TextField(null=True)  # noqa: DJ001
+    output = DocumentField(null=True)
+    interrupt_context = DocumentField(null=True)
+    interrupt_reason = DocumentField(null=True)
+    interrupt_requested_at = models.DateTimeField(null=True)
+
+    pending_client_tool_calls = DocumentField(null=True)
+    awaiting_client = models.BooleanField(default=False)
+    suspended_awaiting_children = DocumentField(null=True)
+    suspended_step_id = IdField(null=True)
+    suspension_context = DocumentField(null=True)
+    completed_client_tool_calls = DocumentField(null=True)
+    client_tool_call_ownership = DocumentField(null=True)
+    tracing_context = DocumentField(null=True)
+    location = DocumentField(null=True)
+    workspace_ref = DocumentField(null=True)
+
+    version = models.BigIntegerField(default=1)
+    head_seq = models.BigIntegerField(default=0)
+    first_seq = models.BigIntegerField(default=1)
+    message_count = models.BigIntegerField(default=0)
+    step_count = models.BigIntegerField(default=0)
+    resume_count = models.BigIntegerField(default=0)
+    turn_count = models.BigIntegerField(default=0)
+    staged_count = models.BigIntegerField(default=0)
+    run_id = IdField(null=True)
+    checkpoint_id = IdField(max_length=512, null=True)
+    checkpointed_at = models.DateTimeField(null=True)
+    checkpoint_source = IdField(max_length=16, null=True)
+
+    state_number = models.BigIntegerField(default=0)
+    state_base = models.BigIntegerField(default=0)
+    state_pinned = models.BigIntegerField(default=0)
+    state_size = models.BigIntegerField(default=0)
+    state_delta = models.BigIntegerField(default=0)
+    state_digest = IdField(max_length=32, default="")
+
+    expires_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    objects = SessionQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("session")
+        verbose_name_plural = _("sessions")
+        constraints = [
+            one_of("status", SESSION_STATUSES, "helix_session_status"),
+            one_of("mode", MODES, "helix_session_mode"),
+            one_of("checkpoint_source", CHECKPOINT_SOURCES, "helix_session_checkpoint_source"),
+            non_negative(
+                "helix_session_counters",
+                "message_count",
+                "step_count",
+                "resume_count",
+                "turn_count",
+                "staged_count",
+                "state_number",
+                "state_base",
+                "state_pinned",
+                "state_size",
+                "state_delta",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(version__gte=1, head_seq__gte=0, first_seq__gte=1),
+                name="helix_session_version",
+            ),
+        ]
+        # No index on a column that changes with each step: such updates stay within the page (HOT).
+        indexes = [
+            models.Index(fields=["-created_at", "-session_id"], name="helix_session_newest"),
+            models.Index(fields=["status", "-created_at", "-session_id"], name="helix_session_status_idx"),
+            models.Index(fields=["agent_type", "-created_at", "-session_id"], name="helix_session_agent_idx"),
+            models.Index(fields=["owner", "-created_at", "-session_id"], name="helix_session_owner_idx"),
+            models.Index(fields=["user_id", "-created_at", "-session_id"], name="helix_session_user_idx"),
+            models.Index(
+                fields=["parent_session_id", "-created_at", "-session_id"],
+                name="helix_session_parent_idx",
+                condition=models.Q(parent_session_id__isnull=False),
+            ),
+            models.Index(
+                fields=["root_session_id"],
+                name="helix_session_root_idx",
+                condition=models.Q(root_session_id__isnull=False),
+            ),
+            models.Index(
+                fields=["forked_from_session_id"],
+                name="helix_session_fork_idx",
+                condition=models.Q(forked_from_session_id__isnull=False),
+            ),
+            models.Index(
+                fields=["expires_at", "session_id"],
+                name="helix_session_expiry_idx",
+                condition=models.Q(expires_at__isnull=False),
+            ),
+            models.Index(
+                fields=["-created_at", "-session_id"],
+                name="helix_session_awaiting_idx",
+                condition=models.Q(awaiting_client=True),
+            ),
+            models.Index(
+                fields=["-created_at", "-session_id"],
+                name="helix_session_running_idx",
+                condition=models.Q(run_id__isnull=False),
+            ),
+            models.Index(
+                fields=["session_id"],
+                name="helix_session_interrupt_idx",
+                condition=models.Q(interrupt_requested_at__isnull=False),
+            ),
+        ]
+        permissions = [
+            ("view_all_sessions", _("Can see the sessions of every owner")),
+            ("manage_all_sessions", _("Can change the sessions of every owner")),
+        ]
+
+    def __str__(self) -> str:
+        return self.session_id

@@ -1,0 +1,182 @@
+"""Checkpoints: written with a commit or by themselves, found again by the pointer or by id."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_sessions import documents, models
+from helix_sessions.exceptions import CheckpointNotFound, CommitConflict, InvalidInput
+from helix_sessions.store import cursors, frames, inputs, snapshots
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.unit import ALL_COLUMNS, Work, check_version
+from helix_sessions.types import Checkpoint, CheckpointMeta, CommitResult, Page
+
+MetaLike = CheckpointMeta | Mapping[str, Any] | None
+
+
+class Checkpoints(StoreBase):
+    """Checkpoints."""
+
+    def create_checkpoint(
+        self, session_id: str, meta: MetaLike = None, *, expected_version: int | None = None
+    ) -> Checkpoint:
+        """A checkpoint of the session as it is. Repeated with the same id it returns the first one."""
+        checked = check_meta(meta)
+        version = inputs.expected_version(expected_version)
+        fingerprint = documents.digest("create", checked.step_id or "")
+        with self._write(session_id, columns=ALL_COLUMNS) as work:
+            made = replay(work, checked, fingerprint)
+            if made is None:
+                check_version(work, version)
+                record(work, checked, "save", fingerprint)
+        return self.get_checkpoint(session_id, made.checkpoint_id if made else work.session.checkpoint_id)
+
+    def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The checkpoint written last, whatever its step count."""
+        pointer = self._read(session_id, ("checkpoint_id",)).checkpoint_id
+        rows = models.Checkpoint.objects.using(self.using).filter(session_id=session_id)
+        row = rows.filter(checkpoint_id=pointer).first() or rows.order_by("-step_count", "-seq").first()
+        return None if row is None else self._values([row])[0]
+
+    def get_checkpoint(self, session_id: str, checkpoint_id: str) -> Checkpoint:
+        """One checkpoint, with the state as it was."""
+        key = inputs.identifier(checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID)
+        self._read(session_id, ("session_id",))
+        row = find(self.using, session_id, key)
+        if row is None:
+            raise CheckpointNotFound(f"Session {session_id!r} has no checkpoint {key!r}.")
+        return self._values([row])[0]
+
+    def list_checkpoints(
+        self, session_id: str, *, limit: int = 50, cursor: str | None = None, offset: int | None = None
+    ) -> Page[Checkpoint]:
+        """The session's checkpoints, the last written first."""
+        inputs.integer(limit, "limit", minimum=1)
+        skip = inputs.optional_integer(offset, "offset") or 0
+        rows = models.Checkpoint.objects.using(self.using).filter(session_id=session_key(session_id))
+        rows = rows.newest_first()
+        if cursor is not None:
+            [seq] = cursors.decode("checkpoints", cursor, int)
+            rows = rows.filter(seq__lt=seq)
+        self._read(session_id, ("session_id",))
+        skip = min(skip, inputs.MAX_INTEGER // 4)
+        found = list(rows[skip : skip + min(limit, inputs.MAX_INTEGER // 4) + 1])
+        more = len(found) > limit
+        items = found[:limit]
+        return Page(
+            items=self._values(items),
+            next_cursor=cursors.encode("checkpoints", items[-1].seq) if more else None,
+        )
+
+    def _values(self, rows: Sequence[models.Checkpoint]) -> list[Checkpoint]:
+        if not rows:
+            return []
+        places = [(row.state_base, row.state_number) for row in rows]
+        states = snapshots.read_many(self._connection, rows[0].session_id, places)
+        return [_value(row, states[row.state_number]) for row in rows]
+
+
+def check_meta(value: MetaLike) -> CheckpointMeta:
+    """The meta a caller passed, checked."""
+    if value is not None and not isinstance(value, CheckpointMeta | Mapping):
+        raise InvalidInput("A checkpoint meta is a CheckpointMeta or a dict with its keys.")
+    meta = CheckpointMeta.of(value)
+    inputs.optional_identifier(meta.checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID)
+    inputs.optional_identifier(meta.step_id, "step_id")
+    inputs.optional_identifier(meta.run_id, "run_id")
+    inputs.mapping(meta.metadata, "The metadata of a checkpoint")
+    return meta
+
+
+def find(using: str, session_id: str, checkpoint_id: str) -> models.Checkpoint | None:
+    rows = models.Checkpoint.objects.using(using)
+    return rows.filter(session_id=session_id, checkpoint_id=checkpoint_id).first()
+
+
+def replay(work: Work, meta: CheckpointMeta, fingerprint: str) -> CommitResult | None:
+    """The result of this very commit, if it was made before. A commit is known by its checkpoint id."""
+    if meta.checkpoint_id is None:
+        return None
+    made = find(work.connection.alias, work.session.session_id, meta.checkpoint_id)
+    if made is None:
+        return None
+    if made.fingerprint != fingerprint:
+        raise CommitConflict(f"Checkpoint {meta.checkpoint_id!r} was committed before, with other content.")
+    return CommitResult(
+        version=made.frame["version"],
+        checkpoint_id=made.checkpoint_id,
+        message_count=made.message_count,
+        head_seq=made.frame["head_seq"],
+        replayed=True,
+    )
+
+
+def record(work: Work, meta: CheckpointMeta, source: str, fingerprint: str = "") -> str:
+    """Make the locked session, as this write leaves it, a checkpoint, and point at it.
+
+    To be called when the write has nothing more to add; the version it will have is one more.
+    """
+    session = work.session
+    milliseconds = int(work.now.timestamp() * 1000)
+    # The last part is the event's number, so that ids of one session never meet.
+    key = meta.checkpoint_id or (
+        f"cpv1-{session.session_id}-s{session.step_count}-t{milliseconds}-{session.head_seq + 1 & 0xFFFFFF:06x}"
+    )
+    seq = work.event("checkpoint_created", {"checkpoint_id": key, "source": source})
+    snapshots.pin(work)
+    work.change(checkpoint_id=key, checkpointed_at=work.now, checkpoint_source=source)
+    work.insert(
+        models.Checkpoint,
+        checkpoint_id=key,
+        seq=seq,
+        step_count=session.step_count,
+        status=session.status,
+        source=source,
+        message_count=session.message_count,
+        frame=frames.frame_of(session, version=session.version + 1, now=work.now),
+        state_number=session.state_number,
+        state_base=session.state_base,
+        run_id=session.run_id if meta.run_id is None else meta.run_id,
+        step_id=meta.step_id,
+        metadata=documents.dump(meta.metadata),
+        fingerprint=fingerprint,
+        created_at=work.now,
+    )
+    return key
+
+
+def result_of(work: Work) -> CommitResult:
+    """What the flushed write left behind."""
+    session = work.session
+    return CommitResult(
+        version=session.version,
+        checkpoint_id=session.checkpoint_id,
+        message_count=session.message_count,
+        head_seq=session.head_seq,
+    )
+
+
+def _value(row: models.Checkpoint, custom: dict[str, Any]) -> Checkpoint:
+    state = frames.state_of_frame(
+        row.frame,
+        session_id=row.session_id,
+        custom=custom,
+        checkpoint_id=row.checkpoint_id,
+        created_at=row.created_at,
+        source=row.source,
+        status=row.status,
+        step_count=row.step_count,
+        message_count=row.message_count,
+    )
+    return Checkpoint(
+        checkpoint_id=row.checkpoint_id,
+        session_id=row.session_id,
+        step_count=row.step_count,
+        status=row.status,
+        source=row.source,
+        state=state,
+        message_count=row.message_count,
+        run_id=row.run_id,
+        step_id=row.step_id,
+        metadata=row.metadata,
+        created_at=row.created_at,
+    )

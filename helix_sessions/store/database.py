@@ -1,0 +1,78 @@
+"""The store's way to the database: statements, transactions, and driver errors in our words."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import psycopg
+from django.db import OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
+
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import SessionBusy
+
+_BUSY_STATES = {
+    "55P03",  # lock_not_available
+    "40P01",  # deadlock_detected
+    "40001",  # serialization_failure
+}
+
+
+class _PreparedCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """Binds on the server and prepares what it executes; Django's own cursors do neither."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        return super().execute(query, params, prepare=True)
+
+
+def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
+    if (
+        not prepare
+        or connection.vendor != "postgresql"
+        or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+        or not conf.PREPARED_STATEMENTS
+    ):
+        return cast(CursorWrapper, connection.cursor())
+    connection.ensure_connection()
+    connection.validate_thread_sharing()
+    with connection.wrap_database_errors:
+        cursor = _PreparedCursor(connection.connection)
+    if connection.queries_logged:
+        return connection.make_debug_cursor(cursor)
+    return connection.make_cursor(cursor)
+
+
+def fetch(
+    connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, prepare: bool = True
+) -> list[tuple[Any, ...]]:
+    """The rows of a query."""
+    with _cursor(connection, prepare) as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+
+
+def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, prepare: bool = True) -> int:
+    """Run a statement; how many rows it touched."""
+    with _cursor(connection, prepare) as cursor:
+        cursor.execute(sql, params)
+        return cursor.rowcount
+
+
+@contextmanager
+def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """One transaction, or a part of the caller's. A lock that was not had becomes `SessionBusy`."""
+    connection = cast(BaseDatabaseWrapper, connections[using])
+    try:
+        with transaction.atomic(using=using):
+            yield connection
+    except OperationalError as error:
+        if is_busy(error):
+            raise SessionBusy from error
+        raise
+
+
+def is_busy(error: OperationalError) -> bool:
+    """Whether somebody else's lock, and nothing of ours, stood in the way."""
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state in _BUSY_STATES or "database is locked" in str(error) or "table is locked" in str(error)

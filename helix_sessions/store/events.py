@@ -1,0 +1,156 @@
+"""The event log: appended to, read in ranges."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from helix_sessions import documents
+from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound
+from helix_sessions.models import Event, EventKey, Message
+from helix_sessions.projection import project_messages
+from helix_sessions.store import inputs
+from helix_sessions.store.base import session_key
+from helix_sessions.store.database import fetch
+from helix_sessions.store.sessions import Sessions
+from helix_sessions.store.tables import aware, table
+from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, ProjectedMessage
+
+MESSAGE_TYPES = {f"{role}_message": role for role in ROLES}
+
+
+class Events(Sessions):
+    """Events."""
+
+    def attach(self, session_id: str, *, agent_type: str = "agent") -> int:
+        """The number of the session's last event; the session is created when there is none."""
+        try:
+            return int(self._read(session_id, ("head_seq",)).head_seq)
+        except SessionNotFound:
+            pass
+        try:
+            return self.create_session(session_id, agent_type=agent_type).head_seq
+        except SessionExists:
+            return int(self._read(session_id, ("head_seq",)).head_seq)
+
+    def detach(self, session_id: str) -> None:
+        """Let go of what this process holds for a session. The store holds nothing; events stay."""
+        self._read(session_id, ("session_id",))
+
+    def emit_event(
+        self,
+        session_id: str,
+        type: str,
+        data: JSON = None,
+        *,
+        turn_id: str | None = None,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> EventRecord:
+        """Append to the log. A message type with a `content` is a message too. The same idempotency
+        key again returns the first record."""
+        kind = inputs.identifier(type, "The type of an event")
+        turn = inputs.optional_identifier(turn_id, "turn_id")
+        run = inputs.optional_identifier(run_id, "run_id")
+        key = inputs.optional_identifier(idempotency_key, "idempotency_key")
+        role = MESSAGE_TYPES.get(kind) if isinstance(data, dict) and "content" in data else None
+        if role is not None:
+            if data.get("role", role) != role:
+                raise InvalidInput(f"A {kind} event cannot have the role {data['role']!r:.80}.")
+            data = data if "role" in data else {"role": role, **data}
+        text = inputs.document(data)
+        with self._write(session_id) as work:
+            if key is not None:
+                before = EventKey.objects.using(self.using).filter(
+                    session_id=work.session.session_id, key=key
+                )
+                seq = before.values_list("seq", flat=True).first()
+                if seq is not None:
+                    return self.get_events(session_id, seq, seq + 1)[0]
+            work.versioned = role is not None
+            given = UNSET if run is None else run
+            if role is not None and text is not None:
+                seq = work.message(role, text, run_id=given, turn_id=turn)
+            else:
+                seq = work.event(kind, text=text, run_id=given, turn_id=turn)
+            if key is not None:
+                work.insert(EventKey, key=key, seq=seq)
+        return EventRecord(
+            session_id=work.session.session_id,
+            seq=seq,
+            type=kind,
+            data=None if text is None else documents.load(text),
+            turn_id=turn,
+            run_id=run if run is not None else work.session.run_id,
+            created_at=work.now,
+        )
+
+    def get_events(
+        self,
+        session_id: str,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        *,
+        types: Iterable[str] | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[EventRecord]:
+        """Events of the half-open range `[from_seq, to_seq)`, oldest first."""
+        key = session_key(session_id)
+        first = inputs.optional_integer(from_seq, "from_seq") or 0
+        end = inputs.MAX_INTEGER if to_seq is None else inputs.integer(to_seq, "to_seq")
+        most = inputs.MAX_INTEGER if limit is None else inputs.integer(limit, "limit")
+        run = inputs.optional_identifier(run_id, "run_id")
+        kinds = None if types is None else _types(types)
+        connection = self._connection
+        sql = _range_sql(connection.vendor, None if kinds is None else len(kinds), run is not None)
+        params = [key, first, end, *(kinds or ()), *([] if run is None else [run]), most]
+        rows = fetch(connection, sql, params, prepare=not kinds)
+        if not rows:
+            self._read(key, ("session_id",))
+        return [record(key, row) for row in rows]
+
+    @staticmethod
+    def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]:
+        """The classic message history out of a range of events."""
+        return project_messages(events)
+
+
+@lru_cache(maxsize=64)
+def _range_sql(vendor: str, types: int | None, by_run: bool) -> str:
+    """Events with their data; that of a message is with the message."""
+    cast = "::text" if vendor == "postgresql" else ""
+    conditions = ""
+    if types is not None:
+        conditions += f' AND e."type" IN ({", ".join(["%s"] * types)})' if types else " AND 1 = 0"
+    if by_run:
+        conditions += ' AND e."run_id" = %s'
+    return (
+        f'SELECT e."seq", e."type", COALESCE(e."data", m."content"){cast},'  # noqa: S608
+        ' e."turn_id", e."run_id", e."created_at"'
+        f' FROM {table(Event).name} e LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
+        ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
+        ' WHERE e."session_id" = %s AND e."seq" >= %s AND e."seq" < %s'
+        f'{conditions} ORDER BY e."seq" LIMIT %s'
+    )
+
+
+def record(session_id: str, row: Sequence[Any]) -> EventRecord:
+    """The event of a row (seq, type, data, turn, run, time)."""
+    seq, kind, data, turn_id, run_id, created_at = row
+    return EventRecord(
+        session_id=session_id,
+        seq=seq,
+        type=kind,
+        data=None if data is None else documents.load(data),
+        turn_id=turn_id,
+        run_id=run_id,
+        created_at=aware(created_at),
+    )
+
+
+def _types(values: Iterable[str]) -> list[str]:
+    if isinstance(values, str):
+        values = [values]
+    if not isinstance(values, Iterable):
+        raise InvalidInput("types must be a list of event types.")
+    return sorted({inputs.identifier(value, "The type of an event") for value in values})

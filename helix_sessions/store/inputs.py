@@ -1,0 +1,172 @@
+"""What callers pass in, checked before anything is locked. Errors are ours, never the database's."""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+
+from helix_sessions import documents
+from helix_sessions.exceptions import InvalidDocument, InvalidInput
+from helix_sessions.types import ROLES
+
+MAX_ID = 255
+MAX_CHECKPOINT_ID = 512
+MAX_INTEGER = 2**63 - 1
+_BYTES_PER_CHARACTER = 3
+"""Keeps the widest key, three ids, within the entry of a PostgreSQL index."""
+
+
+def text(value: Any, what: str, *, limit: int | None = None) -> str:
+    """A string that any column can hold."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be a string, not {type(value).__name__}.")
+    if limit is not None and len(value) > limit:
+        raise InvalidInput(f"{what} has {len(value)} characters; {limit} are allowed.")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} holds a lone surrogate.") from None
+    if limit is not None and size > limit * _BYTES_PER_CHARACTER:
+        raise InvalidInput(f"{what} takes {size} bytes; {limit * _BYTES_PER_CHARACTER} are allowed.")
+    if "\x00" in value:
+        raise InvalidInput(f"{what} holds a null character.")
+    return value
+
+
+def identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str:
+    """An id or a name: not empty, not too long, no control characters."""
+    text(value, what, limit=limit)
+    if not value:
+        raise InvalidInput(f"{what} is empty.")
+    if not (value.isprintable() or all(unicodedata.category(character) != "Cc" for character in value)):
+        raise InvalidInput(f"{what} holds control characters.")
+    return str(value)
+
+
+def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | None:
+    return None if value is None else identifier(value, what, limit=limit)
+
+
+def choice(value: Any, allowed: Sequence[str], what: str) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(f"{what} must be one of {', '.join(allowed)}, not {value!r:.80}.")
+    return value
+
+
+def integer(value: Any, what: str, *, minimum: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"{what} must be an integer, not {type(value).__name__}.")
+    if not minimum <= value <= MAX_INTEGER:
+        raise InvalidInput(f"{what} must be between {minimum} and {MAX_INTEGER}, not {value!s:.40}.")
+    return value
+
+
+def optional_integer(value: Any, what: str, *, minimum: int = 0) -> int | None:
+    return None if value is None else integer(value, what, minimum=minimum)
+
+
+def expected_version(value: Any) -> int | None:
+    """A version to compare with; one that no session can have is a mismatch, not a mistake."""
+    return optional_integer(value, "expected_version", minimum=-MAX_INTEGER)
+
+
+def moment(value: Any, what: str) -> datetime:
+    """An aware time, in UTC."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInput(f"{what} must be an aware datetime.")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{what} is out of range.") from None
+
+
+def optional_moment(value: Any, what: str) -> datetime | None:
+    return None if value is None else moment(value, what)
+
+
+def document(value: Any) -> str | None:
+    """The text of an optional document; `None` is absent."""
+    return None if value is None else documents.dump(value)
+
+
+def mapping(value: Any, what: str) -> str:
+    """The text of a document that must be an object."""
+    if not isinstance(value, Mapping):
+        raise InvalidDocument(f"{what} must be an object, not {type(value).__name__}.")
+    return documents.dump(value if isinstance(value, dict) else dict(value))
+
+
+def optional_mapping(value: Any, what: str) -> str | None:
+    return None if value is None else mapping(value, what)
+
+
+def string_document(value: Any, what: str) -> str | None:
+    """The text of an optional string that may hold any character."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be a string, not {type(value).__name__}.")
+    return documents.dump(value)
+
+
+def metadata(value: Any) -> str:
+    """The text of a metadata object: what operators filter by, so no null characters."""
+    written = mapping(value, "metadata")
+    if "\\u0000" in written:
+        _refuse_null_characters(value)
+    return written
+
+
+def _refuse_null_characters(value: Any) -> None:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            if "\x00" in item:
+                raise InvalidDocument("Metadata holds a null character.")
+        elif isinstance(item, Mapping):
+            waiting.extend(item.keys())
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+
+
+def tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidInput("tags must be a list of strings.")
+    return tuple(identifier(tag, "A tag") for tag in value)
+
+
+def message(value: Any) -> tuple[str, str]:
+    """A message's role and text."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"A message must be an object, not {type(value).__name__}.")
+    role = choice(value.get("role"), ROLES, "The role of a message")
+    return role, documents.dump(value if isinstance(value, dict) else dict(value))
+
+
+def messages(values: Any) -> list[tuple[str, str]]:
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise InvalidInput("Messages must be a list of objects.")
+    return [message(value) for value in values]
+
+
+def owner_key(owner: Any) -> Any:
+    """The primary key of an owner given as a user or as its key."""
+    if owner is None:
+        return None
+    user_model = get_user_model()
+    if isinstance(owner, user_model):
+        owner = owner.pk
+        if owner is None:
+            raise InvalidInput("The owner has not been saved.")
+    try:
+        key = user_model._meta.pk.to_python(owner)
+    except (ValidationError, TypeError, ValueError):
+        raise InvalidInput(f"{owner!r:.80} is not the key of a user.") from None
+    if isinstance(key, int):
+        integer(key, "The owner's key", minimum=-MAX_INTEGER)
+    return key

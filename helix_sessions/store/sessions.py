@@ -1,0 +1,338 @@
+"""The life of a session: created, branched, listed, described, deleted."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions import documents
+from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
+from helix_sessions.models import (
+    Checkpoint,
+    Event,
+    EventKey,
+    Message,
+    Run,
+    Session,
+    StagedChange,
+    StateSnapshot,
+    SubSessionRef,
+)
+from helix_sessions.store import cursors, frames, inputs, snapshots
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.database import execute, transaction_on
+from helix_sessions.store.tables import table
+from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, lock_row
+from helix_sessions.types import JSON, MODES, SESSION_STATUSES, Page, SessionState, SessionSummary
+
+_SUMMARY = (
+    "session_id",
+    "agent_type",
+    "status",
+    "version",
+    "step_count",
+    "message_count",
+    "user_id",
+    "owner_id",
+    "tags",
+    "parent_session_id",
+    "expires_at",
+    "created_at",
+    "updated_at",
+)
+_BELONGINGS: tuple[type[models.Model], ...] = (
+    Message,
+    Event,
+    EventKey,
+    Run,
+    Checkpoint,
+    StateSnapshot,
+    StagedChange,
+    SubSessionRef,
+)
+_DEFAULTS: dict[str, Any] = {
+    field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
+}
+
+
+class Sessions(StoreBase):
+    """Lifecycle."""
+
+    def create_session(
+        self,
+        session_id: str | None,
+        *,
+        agent_type: str,
+        custom_state: Mapping[str, JSON] | None = None,
+        owner: Any = None,
+        user_id: str | None = None,
+        stream_id: str | None = None,
+        tags: Iterable[str] = (),
+        metadata: Mapping[str, JSON] | None = None,
+        parent_session_id: str | None = None,
+        root_session_id: str | None = None,
+        mode: str = "standard",
+        expires_at: datetime | None = None,
+        tracing_context: JSON = None,
+        workspace_ref: JSON = None,
+    ) -> SessionState:
+        """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
+
+        Without an id it gets a UUIDv7. With a parent, the root is worked out from it.
+        """
+        key = new_id() if session_id is None else session_key(session_id)
+        state = {} if custom_state is None else custom_state
+        text = inputs.mapping(state, "custom_state")
+        columns = {
+            "session_id": key,
+            "agent_type": inputs.identifier(agent_type, "agent_type"),
+            "owner_id": inputs.owner_key(owner),
+            "user_id": inputs.optional_identifier(user_id, "user_id"),
+            "stream_id": inputs.optional_identifier(stream_id, "stream_id"),
+            "tags": documents.dump(inputs.tags(tags)),
+            "metadata": inputs.metadata({} if metadata is None else metadata),
+            "parent_session_id": inputs.optional_identifier(parent_session_id, "parent_session_id"),
+            "root_session_id": inputs.optional_identifier(root_session_id, "root_session_id"),
+            "mode": inputs.choice(mode, MODES, "The mode"),
+            "expires_at": inputs.optional_moment(expires_at, "expires_at"),
+            "tracing_context": inputs.document(tracing_context),
+            "workspace_ref": inputs.document(workspace_ref),
+        }
+        with transaction_on(self.using) as connection:
+            if columns["parent_session_id"] is not None:
+                parent = lock_row(connection, columns["parent_session_id"])
+                columns["root_session_id"] = parent.root_session_id or parent.session_id
+            work = new_work(connection, columns)
+            snapshots.record(work, dict(state), text)
+            started = {"agent_type": agent_type, "parent_session_id": parent_session_id}
+            work.event("session_started", {name: value for name, value in started.items() if value})
+            work.flush()
+        return frames.state_of(work.session, documents.load(text))
+
+    def session_exists(self, session_id: str) -> bool:
+        """Whether there is a session with this id."""
+        try:
+            self._read(session_id, ("session_id",))
+        except SessionNotFound:
+            return False
+        return True
+
+    def delete_session(self, session_id: str) -> None:
+        """Remove a session, all that belongs to it, and its tree of sub-sessions. An unknown id is no error."""
+        level = {session_key(session_id)}
+        seen: set[str] = set()
+        with transaction_on(self.using) as connection:
+            while level:
+                seen |= level
+                present = {key for key in sorted(level) if _locked(connection, key)}
+                below = _children(self.using, present)
+                for key in sorted(present):
+                    _remove(connection, key)
+                level = below - seen
+
+    def clone_session(
+        self,
+        source_id: str,
+        new_id: str,
+        *,
+        checkpoint_id: str | None = None,
+        message_count: int | None = None,
+    ) -> SessionState:
+        """Branch: a new session with the state at the checkpoint (or now) and the first messages up to it."""
+        source_key, key = session_key(source_id), session_key(new_id)
+        checkpoint = inputs.optional_identifier(
+            checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
+        )
+        most = inputs.optional_integer(message_count, "message_count")
+        with transaction_on(self.using) as connection:
+            source = lock_row(connection, source_key, ALL_COLUMNS)
+            boundary = _boundary(self.using, source, checkpoint)
+            custom = snapshots.read(connection, source_key, boundary["state_base"], boundary["state_number"])
+            count = min(source.message_count, boundary["message_count"])
+            if most is not None:
+                count = min(count, most)
+            work = new_work(
+                connection,
+                {
+                    "session_id": key,
+                    "forked_from_session_id": source_key,
+                    "forked_from_checkpoint_id": checkpoint,
+                    "step_count": boundary["step_count"],
+                    **{name: boundary[name] for name in _KEPT_BY_A_BRANCH},
+                },
+            )
+            snapshots.record(work, custom, documents.dump(custom))
+            work.event(
+                "session_started", {"agent_type": source.agent_type, "forked_from": [source_key, checkpoint]}
+            )
+            _copy_messages(work, source_key, count)
+            work.flush()
+        return frames.state_of(work.session, custom)
+
+    def list_sessions(
+        self,
+        *,
+        status: str | None = None,
+        agent_type: str | None = None,
+        user_id: str | None = None,
+        owner: Any = None,
+        tag: str | None = None,
+        parent_session_id: str | None = None,
+        updated_after: datetime | None = None,
+        expires_before: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[SessionSummary]:
+        """Sessions, newest first, without their documents."""
+        rows = Session.objects.using(self.using).newest_first()
+        if status is not None:
+            rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
+        if agent_type is not None:
+            rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
+        if user_id is not None:
+            rows = rows.filter(user_id=inputs.identifier(user_id, "user_id"))
+        if owner is not None:
+            rows = rows.owned_by(inputs.owner_key(owner))
+        if tag is not None:
+            rows = rows.tagged(inputs.identifier(tag, "A tag"))
+        if parent_session_id is not None:
+            rows = rows.children_of(inputs.identifier(parent_session_id, "parent_session_id"))
+        if updated_after is not None:
+            rows = rows.filter(updated_at__gt=inputs.moment(updated_after, "updated_after"))
+        if expires_before is not None:
+            rows = rows.filter(expires_at__lt=inputs.moment(expires_before, "expires_before"))
+        return page_of_summaries(rows, limit=limit, cursor=cursor)
+
+    def patch_metadata(
+        self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = None
+    ) -> int:
+        """Set top-level keys of the metadata; a `None` value removes the key. Returns the version."""
+        inputs.metadata(patch)
+        with self._write(session_id, expected_version) as work:
+            if patch:
+                merged = {**documents.load(work.session.metadata), **patch}
+                kept = {key: value for key, value in merged.items() if key not in patch or value is not None}
+                work.change(metadata=documents.dump(kept))
+                work.event("metadata_patched", {"keys": list(patch)})
+        return int(work.session.version)
+
+
+_KEPT_BY_A_BRANCH = ("agent_type", "mode", "owner_id", "user_id", "tags", "metadata", "location")
+
+
+def new_id() -> str:
+    """A UUIDv7: unique, and sorting by the time it was made."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    high, low = random >> 68, random & (1 << 62) - 1
+    return str(uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low))
+
+
+def new_work(connection: BaseDatabaseWrapper, columns: Mapping[str, Any]) -> Work:
+    """A session that the flush inserts, as `Work`."""
+    values = dict.fromkeys(ALL_COLUMNS) | _DEFAULTS | {"tags": "[]", "metadata": "{}"} | columns
+    work = Work(connection, SessionRow(ALL_COLUMNS, [values[name] for name in ALL_COLUMNS]), new=True)
+    work.change(created_at=work.now, updated_at=work.now, status_since=work.now)
+    return work
+
+
+def page_of_summaries(rows: Any, *, limit: int, cursor: str | None) -> Page[SessionSummary]:
+    """A page of sessions of a queryset that is in the order `newest_first`."""
+    inputs.integer(limit, "limit", minimum=1)
+    if cursor is not None:
+        created_at, key = cursors.decode("sessions", cursor, datetime, str)
+        rows = rows.filter(created_at__lte=created_at).exclude(created_at=created_at, session_id__gte=key)
+    found = list(rows.values_list(*_SUMMARY)[: min(limit, inputs.MAX_INTEGER - 1) + 1])
+    items = []
+    for values in found[:limit]:
+        summary = dict(zip(_SUMMARY, values, strict=True))
+        items.append(SessionSummary(**{**summary, "tags": tuple(summary["tags"])}))
+    more = len(found) > limit
+    return Page(
+        items=items,
+        next_cursor=cursors.encode("sessions", items[-1].created_at, items[-1].session_id) if more else None,
+    )
+
+
+def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict[str, Any]:
+    """What a branch takes over, as it is now or as it was at a checkpoint."""
+    if checkpoint_id is None:
+        names = ("state_base", "state_number", "step_count", "message_count", *_KEPT_BY_A_BRANCH)
+        return {name: getattr(source, name) for name in names}
+    checkpoint = (
+        Checkpoint.objects.using(using)
+        .filter(session_id=source.session_id, checkpoint_id=checkpoint_id)
+        .first()
+    )
+    if checkpoint is None:
+        raise CheckpointNotFound(f"Session {source.session_id!r} has no checkpoint {checkpoint_id!r}.")
+    then = {name: checkpoint.frame.get(name) for name in _KEPT_BY_A_BRANCH}
+    location = then.pop("location")
+    return {
+        **then,
+        "tags": documents.dump(then["tags"]),
+        "metadata": documents.dump(then["metadata"]),
+        "location": None if location is None else documents.dump(location),
+        "owner_id": source.owner_id,
+        "state_base": checkpoint.state_base,
+        "state_number": checkpoint.state_number,
+        "step_count": checkpoint.step_count,
+        "message_count": checkpoint.message_count,
+    }
+
+
+def _copy_messages(work: Work, source_id: str, count: int) -> None:
+    """Copy the first messages of the source, each with its event, inside the database."""
+    if not count:
+        return
+    first_seq = work.session.head_seq + 1
+    integer, moment = (
+        ("%s::bigint", "%s::timestamptz") if work.connection.vendor == "postgresql" else ("%s", "%s")
+    )
+    as_text = str if work.connection.vendor == "postgresql" else int
+    [now] = table(Event).encoder(work.connection.vendor, ["created_at"])([work.now])
+    key, offset, most = work.session.session_id, as_text(first_seq), as_text(count)
+    visible = (
+        f'FROM {table(Message).name} WHERE "session_id" = %s AND "truncated_seq" IS NULL AND "position" < %s'
+    )
+    work.statement(
+        f'INSERT INTO {table(Message).name} ("session_id", "position", "seq", "role", "content")'
+        f' SELECT %s, "position", "position" + {integer}, "role", "content" {visible}',
+        [key, offset, source_id, most],
+    )
+    work.statement(
+        f'INSERT INTO {table(Event).name} ("session_id", "seq", "type", "message_position", "created_at")'
+        f""" SELECT %s, "position" + {integer}, "role" || '_message', "position", {moment} {visible}""",
+        [key, offset, now, source_id, most],
+    )
+    work.change(message_count=count, head_seq=work.session.head_seq + count)
+
+
+def _locked(connection: BaseDatabaseWrapper, session_id: str) -> bool:
+    try:
+        lock_row(connection, session_id, ("session_id",))
+    except SessionNotFound:
+        return False
+    return True
+
+
+def _children(using: str, parents: Iterable[str]) -> set[str]:
+    """The ids of the next level of a tree: children by parent, and by local reference."""
+    keys = list(parents)
+    children = Session.objects.using(using).filter(parent_session_id__in=keys)
+    refs = SubSessionRef.objects.using(using).filter(session_id__in=keys, location="local")
+    return {
+        *children.values_list("session_id", flat=True),
+        *refs.values_list("sub_session_id", flat=True),
+    }
+
+
+def _remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
+    """The session's row goes first: the log may be removed only when its session is gone."""
+    for model in (Session, *_BELONGINGS):
+        execute(connection, f'DELETE FROM {table(model).name} WHERE "session_id" = %s', [session_id])  # noqa: S608

@@ -1,0 +1,168 @@
+"""Staged writes of tools: kept apart until their step is committed."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Max
+from django.utils import timezone
+
+from helix_sessions import documents, models
+from helix_sessions.exceptions import InvalidInput, SessionNotFound
+from helix_sessions.store import checkpoints, inputs, snapshots
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.checkpoints import MetaLike
+from helix_sessions.store.unit import ALL_COLUMNS, Work, check_version
+from helix_sessions.types import CommitResult, StagedChange
+from helix_sessions.writes import apply_writes, parse_writes
+
+
+class Staging(StoreBase):
+    """Staging. Only promotion changes the session; the rest neither raises its version nor is logged."""
+
+    def stage_changes(
+        self, session_id: str, step_id: str, tool_call_id: str, writes: Iterable[Any]
+    ) -> StagedChange:
+        """Keep a tool's writes for the commit of its step. The same step and call again replaces them,
+        in their old place."""
+        step = inputs.identifier(step_id, "step_id")
+        call = inputs.identifier(tool_call_id, "tool_call_id")
+        parsed = parse_writes(writes)
+        text = documents.dump(parsed)
+        with self._write(session_id) as work:
+            work.versioned = False
+            rows = models.StagedChange.objects.using(self.using).filter(session_id=work.session.session_id)
+            if rows.filter(step_id=step, tool_call_id=call).exists():
+                key = {"step_id": step, "tool_call_id": call}
+                work.update(models.StagedChange, key, writes=text, staged_at=work.now)
+            else:
+                last = rows.aggregate(last=Max("place"))["last"]
+                work.insert(
+                    models.StagedChange,
+                    step_id=step,
+                    tool_call_id=call,
+                    place=0 if last is None else last + 1,
+                    writes=text,
+                    staged_at=work.now,
+                )
+                work.change(staged_count=work.session.staged_count + 1)
+        return StagedChange(step_id=step, tool_call_id=call, writes=documents.load(text), staged_at=work.now)
+
+    def get_staged_changes(self, session_id: str, step_id: str | None = None) -> list[StagedChange]:
+        """What is staged, in the order it will be applied."""
+        self._read(session_id, ("session_id",))
+        return staged(self.using, session_id, inputs.optional_identifier(step_id, "step_id"))
+
+    def has_staged_changes(self, session_id: str, step_id: str | None = None) -> bool:
+        """Whether anything is staged."""
+        step = inputs.optional_identifier(step_id, "step_id")
+        if step is None:
+            return bool(self._read(session_id, ("staged_count",)).staged_count)
+        self._read(session_id, ("session_id",))
+        rows = models.StagedChange.objects.using(self.using)
+        return rows.filter(session_id=session_id, step_id=step).exists()
+
+    def promote_staging(
+        self, session_id: str, step_id: str, meta: MetaLike = None, *, expected_version: int | None = None
+    ) -> CommitResult:
+        """Apply what a step staged to the stored state, with a checkpoint. Nothing staged changes nothing."""
+        step = inputs.identifier(step_id, "step_id")
+        checked = checkpoints.check_meta(meta)
+        version = inputs.expected_version(expected_version)
+        fingerprint = documents.digest("promote", step)
+        with self._write(session_id, columns=ALL_COLUMNS) as work:
+            made = checkpoints.replay(work, checked, fingerprint)
+            if made is not None:
+                return made
+            check_version(work, version)
+            session = work.session
+            before = snapshots.read(
+                work.connection, session.session_id, session.state_base, session.state_number
+            )
+            custom, promoted = promote(work, before, step)
+            if promoted:
+                snapshots.record(work, custom, documents.dump(custom), before=before)
+                checkpoints.record(work, checked, "staging", fingerprint)
+        return checkpoints.result_of(work)
+
+    def discard_staging(self, session_id: str, step_id: str | None = None) -> int:
+        """Forget what is staged; returns how many changes went."""
+        step = inputs.optional_identifier(step_id, "step_id")
+        with self._write(session_id) as work:
+            work.versioned = False
+            rows = models.StagedChange.objects.using(self.using).filter(session_id=work.session.session_id)
+            count = rows.count() if step is None else rows.filter(step_id=step).count()
+            _forget(work, step, count)
+        return count
+
+    def cleanup_orphaned_staging(self, *, older_than: timedelta, session_id: str | None = None) -> int:
+        """Forget changes staged longer ago than that, unless a run of their session is running; how many."""
+        if not isinstance(older_than, timedelta):
+            raise InvalidInput("older_than must be a timedelta.")
+        try:
+            before = timezone.now() - older_than
+        except OverflowError:
+            raise InvalidInput("older_than is out of range.") from None
+        rows = models.StagedChange.objects.using(self.using).filter(staged_at__lt=before)
+        if session_id is not None:
+            self._read(session_id, ("session_id",))
+            rows = rows.filter(session_id=session_key(session_id))
+        removed = 0
+        for key in sorted(set(rows.values_list("session_id", flat=True))):
+            try:
+                with self._write(key) as work:
+                    work.versioned = False
+                    count = 0
+                    if work.session.run_id is None:
+                        old = models.StagedChange.objects.using(self.using).filter(
+                            session_id=key, staged_at__lt=before
+                        )
+                        places = list(old.values_list("place", flat=True))
+                        count = len(places)
+                        for place in places:
+                            work.delete(models.StagedChange, '"place" = %s', [place])
+                        if count:
+                            work.change(staged_count=work.session.staged_count - count)
+                removed += count
+            except SessionNotFound:
+                continue
+        return removed
+
+
+def staged(using: str, session_id: str, step_id: str | None = None) -> list[StagedChange]:
+    """What is staged, in the order it will be applied."""
+    rows = models.StagedChange.objects.using(using).filter(session_id=session_id)
+    if step_id is not None:
+        rows = rows.filter(step_id=step_id)
+    return [
+        StagedChange(
+            step_id=row.step_id, tool_call_id=row.tool_call_id, writes=row.writes, staged_at=row.staged_at
+        )
+        for row in rows.order_by("place")
+    ]
+
+
+def promote(
+    work: Work, custom: dict[str, Any], step_id: str | None = None
+) -> tuple[dict[str, Any], list[StagedChange]]:
+    """Apply what is staged on top of a document; the outcome, and what was applied."""
+    if not work.session.staged_count:
+        return custom, []
+    changes = staged(work.connection.alias, work.session.session_id, step_id)
+    for change in changes:
+        custom = apply_writes(custom, change.writes)
+    if changes:
+        calls = [{"step_id": change.step_id, "tool_call_id": change.tool_call_id} for change in changes]
+        work.event("staging_promoted", {"step_id": step_id, "changes": calls})
+        _forget(work, step_id, len(changes))
+    return custom, changes
+
+
+def _forget(work: Work, step_id: str | None, count: int) -> None:
+    if not count:
+        return
+    if step_id is None:
+        work.delete(models.StagedChange)
+    else:
+        work.delete(models.StagedChange, '"step_id" = %s', [step_id])
+    work.change(staged_count=work.session.staged_count - count)

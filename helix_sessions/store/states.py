@@ -1,0 +1,91 @@
+"""The state: loaded, saved, merged."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from helix_sessions import documents
+from helix_sessions.exceptions import ModeLocked, SessionNotFound
+from helix_sessions.models import Session, StateSnapshot
+from helix_sessions.store import checkpoints, frames, snapshots
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.database import fetch
+from helix_sessions.store.tables import table
+from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work
+from helix_sessions.types import JSON, CheckpointMeta, SessionState
+from helix_sessions.writes import apply_writes, parse_writes
+
+
+@cache
+def _load_sql(vendor: str) -> str:
+    """The row and the snapshots its document is made of, as of one moment."""
+    sessions, states = table(Session), table(StateSnapshot)
+    return (
+        f"SELECT {sessions.selection(vendor, ALL_COLUMNS, 's.')},"  # noqa: S608
+        f" {states.selection(vendor, ('number', 'base', 'document'), 'd.')}"
+        f" FROM {sessions.name} s LEFT JOIN {states.name} d"
+        ' ON d."session_id" = s."session_id" AND d."number" BETWEEN s."state_base" AND s."state_number"'
+        ' WHERE s."session_id" = %s ORDER BY d."number"'
+    )
+
+
+class States(StoreBase):
+    """State."""
+
+    def load_state(self, session_id: str) -> SessionState:
+        """The session as it is now."""
+        connection = self._connection
+        rows = fetch(connection, _load_sql(connection.vendor), [session_key(session_id)])
+        if not rows:
+            raise SessionNotFound(f"There is no session {session_id!r}.")
+        width = len(ALL_COLUMNS)
+        row = SessionRow(ALL_COLUMNS, _decode(rows[0][:width]))
+        custom: dict[str, JSON] = {}
+        if row.state_number:
+            *_, (_, custom) = snapshots.fold(found[width:] for found in rows)
+        return frames.state_of(row, custom)
+
+    def save_state(
+        self, session_id: str, state: SessionState, *, expected_version: int | None = None
+    ) -> SessionState:
+        """Write what the caller owns of the state, and a checkpoint of it."""
+        columns, text = frames.owned_columns(state), frames.custom_state(state)
+        with self._write(session_id, expected_version) as work:
+            put(work, state, columns)
+            snapshots.record(work, state.custom_state, text)
+            work.event("state_saved", {"step_count": state.step_count})
+            checkpoints.record(work, CheckpointMeta(), "save")
+        return frames.state_of(work.session, documents.load(text))
+
+    def merge_custom_state(
+        self, session_id: str, writes: Iterable[Any], *, expected_version: int | None = None
+    ) -> SessionState:
+        """Apply writes to the stored custom state, all or none."""
+        parsed = parse_writes(writes)
+        written = documents.dump(parsed)
+        with self._write(session_id, expected_version, columns=ALL_COLUMNS) as work:
+            session = work.session
+            before = snapshots.read(
+                work.connection, session.session_id, session.state_base, session.state_number
+            )
+            custom = apply_writes(before, parsed)
+            if parsed:
+                snapshots.record(work, custom, documents.dump(custom), before=before, writes=parsed)
+                work.event("state_merged", text=f'{{"writes":{written}}}')
+        return frames.state_of(work.session, custom)
+
+
+def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
+    """Make what the caller owns of a state the session's, apart from the custom state."""
+    session = work.session
+    if state.mode != session.mode:
+        raise ModeLocked(f"The mode is {session.mode!r} and cannot become {state.mode!r:.80}.")
+    before = session.status
+    work.change(**columns)
+    if columns["status"] != before:
+        work.change(status_since=work.now)
+        work.event("status_changed", {"from": before, "to": columns["status"]})
+
+
+def _decode(values: Any) -> list[Any]:
+    return table(Session).decoder(ALL_COLUMNS)(values)

@@ -1,0 +1,111 @@
+"""References to sub-sessions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from helix_sessions import models
+from helix_sessions.exceptions import InvalidInput, SubSessionRefExists, SubSessionRefNotFound
+from helix_sessions.store import inputs
+from helix_sessions.store.base import StoreBase
+from helix_sessions.types import REF_LOCATIONS, REF_MODES, SESSION_STATUSES, SubSessionRef
+
+_CHANGEABLE = ("agent_type", "parent_tool_call_id", "status", "mode", "location", "result")
+
+
+class SubSessions(StoreBase):
+    """Sub-sessions."""
+
+    def add_sub_session_refs(
+        self,
+        session_id: str,
+        refs: Iterable[SubSessionRef | Mapping[str, Any]],
+        *,
+        expected_version: int | None = None,
+    ) -> int:
+        """Remember sub-sessions; returns the version. Adding an equal reference again is nothing."""
+        if isinstance(refs, str | Mapping) or not isinstance(refs, Iterable):
+            raise InvalidInput("References must be a list.")
+        checked = [_checked(ref) for ref in refs]
+        with self._write(session_id, expected_version) as work:
+            known = {ref.sub_session_id: ref for ref in stored(self.using, work.session.session_id)}
+            for ref in checked:
+                before = known.get(ref.sub_session_id)
+                if before is None:
+                    seq = work.event("subagent_spawned", _told(ref))
+                    columns = {"sub_session_id": ref.sub_session_id, **_columns(ref)}
+                    work.insert(
+                        models.SubSessionRef, seq=seq, created_at=work.now, updated_at=work.now, **columns
+                    )
+                    known[ref.sub_session_id] = ref
+                elif _content(before) != _content(ref):
+                    raise SubSessionRefExists(
+                        f"There is another reference to sub-session {ref.sub_session_id!r} already."
+                    )
+        return int(work.session.version)
+
+    def update_sub_session_ref(
+        self, session_id: str, sub_session_id: str, *, expected_version: int | None = None, **changes: Any
+    ) -> SubSessionRef:
+        """Change what is known of a sub-session."""
+        key = inputs.identifier(sub_session_id, "The sub-session id")
+        unknown = set(changes) - set(_CHANGEABLE)
+        if unknown:
+            raise InvalidInput(f"A reference has nothing to change named {', '.join(sorted(unknown))}.")
+        with self._write(session_id, expected_version) as work:
+            known = {ref.sub_session_id: ref for ref in stored(self.using, work.session.session_id)}
+            if key not in known:
+                raise SubSessionRefNotFound(f"There is no reference to sub-session {key!r}.")
+            ref = known[key]
+            if changes:
+                ref = _checked(replace(ref, updated_at=work.now, **changes))
+                columns = {name: value for name, value in _columns(ref).items() if name in changes}
+                work.update(models.SubSessionRef, {"sub_session_id": key}, updated_at=work.now, **columns)
+                work.event("subagent_updated", {"sub_session_id": key, "changes": changes})
+        return ref
+
+    def get_sub_session_refs(self, session_id: str) -> list[SubSessionRef]:
+        """The references, in the order they were added."""
+        self._read(session_id, ("session_id",))
+        return stored(self.using, session_id)
+
+
+def stored(using: str, session_id: str) -> list[SubSessionRef]:
+    """The references of an existing session, in the order they were added."""
+    names = [field.name for field in fields(SubSessionRef)]
+    rows = models.SubSessionRef.objects.using(using).filter(session_id=session_id).order_by("seq")
+    return [SubSessionRef(**{name: getattr(row, name) for name in names}) for row in rows]
+
+
+def _checked(ref: SubSessionRef | Mapping[str, Any]) -> SubSessionRef:
+    if isinstance(ref, Mapping):
+        unknown = set(ref) - {field.name for field in fields(SubSessionRef)}
+        if unknown or not {"sub_session_id", "agent_type"} <= set(ref):
+            raise InvalidInput("A reference has a sub_session_id, an agent_type, and no unknown keys.")
+        ref = SubSessionRef(**ref)
+    if not isinstance(ref, SubSessionRef):
+        raise InvalidInput("A reference is a SubSessionRef or a dict with its keys.")
+    inputs.identifier(ref.sub_session_id, "The sub-session id")
+    inputs.identifier(ref.agent_type, "agent_type")
+    inputs.optional_identifier(ref.parent_tool_call_id, "parent_tool_call_id")
+    inputs.choice(ref.status, SESSION_STATUSES, "The status of a reference")
+    inputs.choice(ref.mode, REF_MODES, "The mode of a reference")
+    inputs.choice(ref.location, REF_LOCATIONS, "The location of a reference")
+    inputs.document(ref.result)
+    return ref
+
+
+def _content(ref: SubSessionRef) -> tuple[Any, ...]:
+    return tuple(getattr(ref, name) for name in _CHANGEABLE)
+
+
+def _columns(ref: SubSessionRef) -> dict[str, Any]:
+    return {**{name: getattr(ref, name) for name in _CHANGEABLE}, "result": inputs.document(ref.result)}
+
+
+def _told(ref: SubSessionRef) -> dict[str, Any]:
+    return {
+        "sub_session_id": ref.sub_session_id,
+        "agent_type": ref.agent_type,
+        "parent_tool_call_id": ref.parent_tool_call_id,
+    }

@@ -1,0 +1,144 @@
+"""How rows go to each engine: the columns of the models, and their values as parameters.
+
+The hot paths write SQL of their own, and this is where it is put together. Every parameter goes to
+PostgreSQL as text without a type, so that the server takes the type of the column and one prepared
+statement serves whatever the size of a number.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from typing import Any, TypeAlias
+
+from django.db import models
+
+from helix_sessions.models.fields import DocumentField
+
+Encoder: TypeAlias = Callable[[Any], Any]
+Row: TypeAlias = tuple[Any, ...]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _iso(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
+def _naive_utc(value: datetime | None) -> str | None:
+    return None if value is None else str(value.astimezone(UTC).replace(tzinfo=None))
+
+
+def _hex(value: Any) -> Any:
+    return getattr(value, "hex", value) if not isinstance(value, float | bytes) else value
+
+
+class Table:
+    """A model's table, as the store's own SQL sees it. Documents are passed as their text."""
+
+    def __init__(self, model: type[models.Model]) -> None:
+        self.model = model
+        self.name = f'"{model._meta.db_table}"'
+        fields = model._meta.local_concrete_fields
+        self.columns = tuple(field.attname for field in fields)
+        self.fields = dict(zip(self.columns, fields, strict=True))
+        self._encoders = {
+            "postgresql": {name: self._for_postgresql(field) for name, field in self.fields.items()},
+            "sqlite": {name: self._for_sqlite(field) for name, field in self.fields.items()},
+        }
+
+    @staticmethod
+    def _for_postgresql(field: "models.Field[Any, Any]") -> Encoder:
+        if isinstance(field, models.DateTimeField):
+            return _iso
+        if isinstance(field, models.IntegerField | models.BooleanField | models.ForeignKey):
+            return _text
+        return _same
+
+    @staticmethod
+    def _for_sqlite(field: "models.Field[Any, Any]") -> Encoder:
+        if isinstance(field, models.DateTimeField):
+            return _naive_utc
+        if isinstance(field, models.ForeignKey) and isinstance(field.target_field, models.UUIDField):
+            return _hex
+        return _same
+
+    def encoder(self, vendor: str, columns: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+        """A function that turns values of these columns into parameters."""
+        encoders = [self._encoders[vendor][column] for column in columns]
+
+        def encode(values: Sequence[Any]) -> list[Any]:
+            return [
+                encoder(value) if encoder is not _same else value
+                for encoder, value in zip(encoders, values, strict=True)
+            ]
+
+        return encode
+
+    def selection(self, vendor: str, columns: Sequence[str], prefix: str = "") -> str:
+        """The columns for a SELECT, documents as text."""
+        cast = "::text" if vendor == "postgresql" else ""
+        return ", ".join(
+            f'{prefix}"{name}"{cast if isinstance(self.fields[name], DocumentField) else ""}'
+            for name in columns
+        )
+
+    def decoder(self, columns: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+        """A function that turns a row of these columns into values; documents stay text."""
+        conversions = [
+            (index, conversion)
+            for index, name in enumerate(columns)
+            if (conversion := self._from_database(self.fields[name])) is not None
+        ]
+
+        def decode(row: Sequence[Any]) -> list[Any]:
+            values = list(row)
+            for index, convert in conversions:
+                if values[index] is not None:
+                    values[index] = convert(values[index])
+            return values
+
+        return decode
+
+    @staticmethod
+    def _from_database(field: "models.Field[Any, Any]") -> Encoder | None:
+        if isinstance(field, models.DateTimeField):
+            return aware
+        if isinstance(field, models.BooleanField):
+            return bool
+        if isinstance(field, models.ForeignKey) and isinstance(field.target_field, models.UUIDField):
+            return field.target_field.to_python
+        return None
+
+
+def aware(value: datetime | str) -> datetime:
+    """A time read from the database; SQLite keeps it in UTC without saying so."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+@cache
+def table(model: type[models.Model]) -> Table:
+    return Table(model)
+
+
+@lru_cache(maxsize=512)
+def insert_sql(model: type[models.Model], columns: tuple[str, ...], rows: int) -> str:
+    """An INSERT of so many rows."""
+    row = f"({', '.join(['%s'] * len(columns))})"
+    names = ", ".join(f'"{column}"' for column in columns)
+    return f"INSERT INTO {table(model).name} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608
+
+
+@lru_cache(maxsize=512)
+def update_sql(model: type[models.Model], columns: tuple[str, ...], keys: tuple[str, ...]) -> str:
+    """An UPDATE of these columns of the row with these keys."""
+    changes = ", ".join(f'"{column}" = %s' for column in columns)
+    where = " AND ".join(f'"{key}" = %s' for key in keys)
+    return f"UPDATE {table(model).name} SET {changes} WHERE {where}"  # noqa: S608

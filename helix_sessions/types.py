@@ -1,0 +1,307 @@
+"""The values that go into the store and come out of it: frozen, keyword-only, compared by content."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+JSON: TypeAlias = Any
+"""A value RFC 8259 allows: None, bool, int, float, str, list or dict with string keys."""
+
+Message: TypeAlias = Mapping[str, Any]
+"""A JSON object with a `role`."""
+
+T = TypeVar("T")
+
+
+class Unset(enum.Enum):
+    """The type of `UNSET`."""
+
+    UNSET = "UNSET"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset.UNSET
+"""The default of an argument for which `None` is a value."""
+
+SESSION_STATUSES: Final = ("active", "completed", "failed", "interrupted", "paused")
+TERMINAL_STATUSES: Final = ("completed", "failed")
+RUN_STATUSES: Final = (
+    "running",
+    "completed",
+    "failed",
+    "interrupted",
+    "suspended_client_tool",
+    "suspended_awaiting_children",
+    "suspended_step_partial",
+)
+MODES: Final = ("standard", "persistent")
+ROLES: Final = ("user", "assistant", "tool", "system")
+CHECKPOINT_SOURCES: Final = ("save", "staging")
+REF_MODES: Final = ("ephemeral", "persistent")
+REF_LOCATIONS: Final = ("local", "remote")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """A piece of a listing."""
+
+    items: list[T]
+    """The rows, in the listing's order."""
+    next_cursor: str | None
+    """What to pass as `cursor` for the rows after these; `None` on the last page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """A session as listings show it, without its documents."""
+
+    session_id: str
+    agent_type: str
+    status: str
+    version: int
+    step_count: int
+    message_count: int
+    user_id: str | None
+    owner_id: Any
+    tags: tuple[str, ...]
+    parent_session_id: str | None
+    expires_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """Everything a process needs to go on with a session. Edit one with `dataclasses.replace`."""
+
+    session_id: str
+    agent_type: str
+    stream_id: str | None = None
+    custom_state: dict[str, JSON] = field(default_factory=dict)
+    """The agent's own document."""
+    status: str = "active"
+    step_count: int = 0
+    output: JSON = None
+    error: str | None = None
+    failure_reason: str | None = None
+    interrupt_context: JSON = None
+    pending_client_tool_calls: dict[str, JSON] | None = None
+    """Tool call id to the entry that waits for a person or a client."""
+    suspended_awaiting_children: dict[str, JSON] | None = None
+    """Parent tool call id to the sub-session it waits for."""
+    suspended_step_id: str | None = None
+    suspension_context: JSON = None
+    completed_client_tool_calls: dict[str, JSON] | None = None
+    """On the root: tool call id to when its answer was consumed."""
+    client_tool_call_ownership: dict[str, JSON] | None = None
+    """On the root: tool call id to the session of the tree that waits for it."""
+    tracing_context: JSON = None
+    location: JSON = None
+    expires_at: datetime | None = None
+    parent_session_id: str | None = None
+    root_session_id: str | None = None
+    forked_from: tuple[str, str | None] | None = None
+    """The source session and its checkpoint, if this session is a branch."""
+    mode: str = "standard"
+    version: int = 1
+    """Rises by one with every change; what `expected_version` is compared with."""
+    resume_count: int = 0
+    head_seq: int = 0
+    """The number of the last event."""
+    message_count: int = 0
+    checkpoint_id: str | None = None
+    checkpointed_at: datetime | None = None
+    checkpoint_source: str | None = None
+    owner_id: Any = None
+    user_id: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, JSON] = field(default_factory=dict)
+    workspace_ref: JSON = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasOk:
+    """The compare-and-set took place."""
+
+    ok: Literal[True] = True
+    new_version: int
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasMismatch:
+    """The compare-and-set found something else; nothing changed."""
+
+    ok: Literal[False] = False
+    current_status: str
+    current_version: int
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointMeta:
+    """What a caller may say of the checkpoint a write makes."""
+
+    checkpoint_id: str | None = None
+    """Repeating a commit with the same id returns the first result instead of writing again."""
+    step_id: str | None = None
+    """Promote only what was staged under this step."""
+    run_id: str | None = None
+    metadata: dict[str, JSON] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: "CheckpointMeta | Mapping[str, Any] | None") -> "CheckpointMeta":
+        """The meta itself, or one made from a dict with the same keys."""
+        from helix_sessions.exceptions import InvalidInput
+
+        if value is None:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping):
+            raise InvalidInput("A checkpoint meta is a CheckpointMeta or a dict with its keys.")
+        unknown = set(value) - {known.name for known in fields(cls)}
+        if unknown:
+            raise InvalidInput(f"Unknown keys in a checkpoint meta: {', '.join(sorted(map(str, unknown)))}.")
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What a commit left behind."""
+
+    version: int
+    checkpoint_id: str | None
+    message_count: int
+    head_seq: int
+    replayed: bool = False
+    """True when this commit had been made before and nothing was written now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """Where appended messages went."""
+
+    first_position: int
+    message_count: int
+    version: int
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """A range of a transcript."""
+
+    messages: list[dict[str, JSON]]
+    total: int
+    """How many messages the transcript has."""
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One execution inside a session."""
+
+    run_id: str
+    session_id: str
+    turn: int
+    status: str
+    step_count: int
+    start_sequence: int
+    """The session's `head_seq` just before the run."""
+    end_sequence: int | None
+    """The number of the event that ended it."""
+    output: JSON
+    error: str | None
+    usage: JSON
+    metadata: dict[str, JSON]
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A committed boundary of a session."""
+
+    checkpoint_id: str
+    session_id: str
+    step_count: int
+    status: str
+    source: str
+    state: SessionState
+    """The state as it was."""
+    message_count: int
+    run_id: str | None
+    step_id: str | None
+    metadata: dict[str, JSON]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedChange:
+    """Writes of a tool that the next commit of its step applies."""
+
+    step_id: str
+    tool_call_id: str
+    writes: list[dict[str, JSON]]
+    staged_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """One entry of a session's log."""
+
+    session_id: str
+    seq: int
+    type: str
+    data: JSON
+    turn_id: str | None
+    run_id: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptRequest:
+    """Somebody asked the session to stop."""
+
+    reason: str | None
+    requested_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubSessionRef:
+    """A session's reference to a session it started."""
+
+    sub_session_id: str
+    agent_type: str
+    parent_tool_call_id: str | None = None
+    status: str = "active"
+    mode: str = "ephemeral"
+    location: str = "local"
+    result: JSON = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectedMessage:
+    """An event seen as a line of classic message history."""
+
+    role: str
+    content: JSON
+    tool_call_id: str | None
+    seq: int
+    created_at: datetime
+
+
+Messages: TypeAlias = Sequence[Message]

@@ -1,0 +1,1 @@
+"""The demo project: the app as a user installs it."""

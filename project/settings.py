@@ -1,0 +1,78 @@
+"""Settings of the demo project, for loopback.
+
+Read from the environment: `DATABASE_URL` (an SQLite file in `var/` without it), `HELIX_DEBUG`
+(on unless `0`, `false`, `no` or `off`) and `HELIX_SECRET_KEY` (made once in `var/` without it).
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from project.database import database_from_url
+from project.secret_key import secret_key_from_file
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = BASE_DIR / "var"
+DATA_DIR.mkdir(exist_ok=True)
+
+DEBUG = os.environ.get("HELIX_DEBUG", "1").lower() not in ("0", "false", "no", "off")
+SECRET_KEY = os.environ.get("HELIX_SECRET_KEY") or secret_key_from_file(DATA_DIR / "secret_key")
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "helix_sessions",
+    "project",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+ROOT_URLCONF = "project.urls"
+ASGI_APPLICATION = "project.asgi.application"
+WSGI_APPLICATION = "project.wsgi.application"
+
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": database_from_url(os.environ.get("DATABASE_URL") or f"sqlite:///{DATA_DIR}/demo.sqlite3"),
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"

@@ -1,0 +1,64 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from tests import parallel
+
+if TYPE_CHECKING:
+    from helix_sessions.store import AsyncSessionStore, SessionStore
+
+hypothesis.settings.register_profile("helix", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("helix")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Put SQLite's test database into a file: threads and processes share it."""
+    from django.conf import settings
+
+    database = settings.DATABASES["default"]
+    if database["ENGINE"].endswith("sqlite3"):
+        database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "tests.sqlite3")
+
+
+@pytest.fixture
+def store() -> SessionStore:
+    """A store on the default database."""
+    from helix_sessions.store import SessionStore
+
+    return SessionStore()
+
+
+@pytest.fixture
+def astore() -> AsyncSessionStore:
+    """The awaitable store on the default database."""
+    from helix_sessions.store import AsyncSessionStore
+
+    return AsyncSessionStore()
+
+
+@pytest.fixture
+def engine() -> str:
+    """`sqlite` or `postgresql`."""
+    from django.db import connection
+
+    return connection.vendor
+
+
+@pytest.fixture
+def run_threads():
+    """`run_threads(count, function)`, see `tests.parallel`."""
+    return parallel.run_threads
+
+
+@pytest.fixture
+def run_processes():
+    """`run_processes(count, function, *arguments)`, see `tests.parallel`."""
+    return parallel.run_processes

@@ -1,0 +1,20 @@
+"""The demo project's settings for tests.
+
+`DATABASE_URL` names a PostgreSQL server; without it the tests use an SQLite file (see `conftest.py`).
+`HELIX_TEST_DATABASE_NAME` is set by `tests.parallel` for processes that join a running test.
+"""
+
+import os
+
+os.environ.setdefault("HELIX_SECRET_KEY", "tests")
+
+from project.database import database_from_url
+from project.settings import *  # noqa: F403
+
+DATABASES = {"default": database_from_url(os.environ.get("DATABASE_URL") or "sqlite:///unused.sqlite3")}
+if _joined_database := os.environ.get("HELIX_TEST_DATABASE_NAME"):
+    DATABASES["default"]["NAME"] = _joined_database
+
+DEBUG = False
+ROOT_URLCONF = "tests.urls"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
