@@ -88,7 +88,7 @@ def check_databases(
 
 
 def _check_sqlite(alias: str) -> list[CheckMessage]:
-    connection = connections[alias]
+    connection: Any = connections[alias]
     found: list[CheckMessage] = []
     if connection.Database.sqlite_version_info < MIN_SQLITE:
         found.append(
@@ -129,7 +129,8 @@ def _check_sqlite(alias: str) -> list[CheckMessage]:
 
 
 def _check_postgresql(alias: str) -> list[CheckMessage]:
-    version = connections[alias].pg_version
+    connection: Any = connections[alias]
+    version = connection.pg_version
     if version >= MIN_POSTGRESQL:
         return []
     return [

@@ -1,5 +1,7 @@
 """What the models cannot say: the guard of the event log, and PostgreSQL's indexes of tags and metadata."""
 
+from typing import Any
+
 from django.db import migrations
 
 from helix_sessions.models.guard import lower_guard_in_migration, raise_guard_in_migration
@@ -10,7 +12,7 @@ _INDEXES = {
 }
 
 
-def create_indexes(apps, schema_editor):
+def create_indexes(apps: Any, schema_editor: Any) -> None:
     if schema_editor.connection.vendor == "postgresql":
         for name, column in _INDEXES.items():
             schema_editor.execute(
@@ -18,7 +20,7 @@ def create_indexes(apps, schema_editor):
             )
 
 
-def drop_indexes(apps, schema_editor):
+def drop_indexes(apps: Any, schema_editor: Any) -> None:
     if schema_editor.connection.vendor == "postgresql":
         for name in _INDEXES:
             schema_editor.execute(f"DROP INDEX IF EXISTS {name}")

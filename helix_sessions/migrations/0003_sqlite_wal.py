@@ -1,9 +1,11 @@
 """On SQLite, let readers and the writer work side by side. The mode stays with the file."""
 
+from typing import Any
+
 from django.db import migrations
 
 
-def use_write_ahead_log(apps, schema_editor):
+def use_write_ahead_log(apps: Any, schema_editor: Any) -> None:
     if schema_editor.connection.vendor == "sqlite":
         with schema_editor.connection.cursor() as cursor:
             cursor.execute("PRAGMA journal_mode=WAL")

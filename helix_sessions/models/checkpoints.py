@@ -50,4 +50,4 @@ class Checkpoint(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.checkpoint_id
+        return str(self.checkpoint_id)

@@ -1,11 +1,13 @@
 """Columns: ids that sort alike on every engine, and documents that come back byte for byte."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
+
+Sql: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class IdField(models.CharField):  # type: ignore[type-arg]
@@ -53,48 +55,48 @@ class DocumentField(models.Field):  # type: ignore[type-arg]
 
 
 @DocumentField.register_lookup
-class ListHas(models.Lookup):  # type: ignore[type-arg]
+class ListHas(models.Lookup):
     """`tags__has="x"`: the document is a list that holds this string."""
 
     lookup_name = "has"
     prepare_rhs = False
 
-    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
-        return "%s", [value]
+    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> Sql:
+        return "%s", (value,)
 
-    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)
         value, value_params = self.process_rhs(compiler, connection)
-        found = f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE item.value = {value})"
-        return found, [*column_params, *value_params]
+        found = f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE item.value = {value})"  # noqa: S608
+        return found, (*column_params, *value_params)
 
-    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)
-        return f"({column})::jsonb @> %s::jsonb", [*column_params, documents.dump([self.rhs])]
+        return f"({column})::jsonb @> %s::jsonb", (*column_params, documents.dump([self.rhs]))
 
 
 @DocumentField.register_lookup
-class ObjectHasItems(models.Lookup):  # type: ignore[type-arg]
+class ObjectHasItems(models.Lookup):
     """`metadata__has_items={"k": "v"}`: the document is an object with these top-level scalar items."""
 
     lookup_name = "has_items"
     prepare_rhs = False
 
-    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
-        return "%s", [value]
+    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> Sql:
+        return "%s", (value,)
 
-    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)
         found, params = [], []
         for key, value in self.rhs.items():
             wanted = documents.dump(value)
             found.append(
-                f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE item.key = %s"
+                f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE item.key = %s"  # noqa: S608
                 f" AND item.type = json_type(%s) AND item.value IS json_extract(%s, '$'))"
             )
             params.extend([*column_params, key, wanted, wanted])
-        return " AND ".join(found) or "1 = 1", params
+        return " AND ".join(found) or "1 = 1", tuple(params)
 
-    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)
-        return f"({column})::jsonb @> %s::jsonb", [*column_params, documents.dump(self.rhs)]
+        return f"({column})::jsonb @> %s::jsonb", (*column_params, documents.dump(self.rhs))

@@ -205,4 +205,4 @@ class Session(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.session_id
+        return str(self.session_id)

@@ -1,7 +1,7 @@
 """What every noun of the store shares."""
 
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,7 +18,7 @@ class StoreBase:
 
     @property
     def _connection(self) -> BaseDatabaseWrapper:
-        return cast(BaseDatabaseWrapper, connections[self.using])
+        return connections[self.using]
 
     def _read(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS) -> SessionRow:
         return unit.read_row(self._connection, session_key(session_id), columns)

@@ -28,7 +28,7 @@ class Checkpoints(StoreBase):
             if made is None:
                 check_version(work, version)
                 record(work, checked, "save", fingerprint)
-        return self.get_checkpoint(session_id, made.checkpoint_id if made else work.session.checkpoint_id)
+        return self.get_checkpoint(session_id, checked.checkpoint_id or work.session.checkpoint_id)
 
     def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None:
         """The checkpoint written last, whatever its step count."""
@@ -116,11 +116,7 @@ def record(work: Work, meta: CheckpointMeta, source: str, fingerprint: str = "")
     To be called when the write has nothing more to add; the version it will have is one more.
     """
     session = work.session
-    milliseconds = int(work.now.timestamp() * 1000)
-    # The last part is the event's number, so that ids of one session never meet.
-    key = meta.checkpoint_id or (
-        f"cpv1-{session.session_id}-s{session.step_count}-t{milliseconds}-{session.head_seq + 1 & 0xFFFFFF:06x}"
-    )
+    key = meta.checkpoint_id or _new_id(work)
     seq = work.event("checkpoint_created", {"checkpoint_id": key, "source": source})
     snapshots.pin(work)
     work.change(checkpoint_id=key, checkpointed_at=work.now, checkpoint_source=source)
@@ -142,6 +138,14 @@ def record(work: Work, meta: CheckpointMeta, source: str, fingerprint: str = "")
         created_at=work.now,
     )
     return key
+
+
+def _new_id(work: Work) -> str:
+    """An id that says where and when. Its last part is the event's number, so ids never meet."""
+    session = work.session
+    milliseconds = int(work.now.timestamp() * 1000)
+    number = (session.head_seq + 1) & 0xFFFFFF
+    return f"cpv1-{session.session_id}-s{session.step_count}-t{milliseconds}-{number:06x}"
 
 
 def result_of(work: Work) -> CommitResult:

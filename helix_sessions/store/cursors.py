@@ -28,13 +28,15 @@ def decode(listing: str, cursor: Any, *types: type) -> list[Any]:
 
 
 def _value(value: Any, kind: type) -> Any:
+    if type(value) is not (str if kind is datetime else kind):
+        raise InvalidCursor
     if kind is datetime:
-        moment = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(str(value))
         if moment.tzinfo is None:
             raise InvalidCursor
         return moment
-    if type(value) is not kind or (kind is int and abs(value) >= 2**63) or (kind is str and "\x00" in value):
+    if isinstance(value, int) and abs(value) >= 2**63:
         raise InvalidCursor
-    if kind is str:
-        value.encode()
+    if isinstance(value, str) and "\x00" in value.encode().decode():
+        raise InvalidCursor
     return value

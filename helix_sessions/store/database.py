@@ -33,11 +33,11 @@ def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
         or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
         or not conf.PREPARED_STATEMENTS
     ):
-        return cast(CursorWrapper, connection.cursor())
+        return connection.cursor()
     connection.ensure_connection()
     connection.validate_thread_sharing()
     with connection.wrap_database_errors:
-        cursor = _PreparedCursor(connection.connection)
+        cursor = cast(CursorWrapper, _PreparedCursor(connection.connection))
     if connection.queries_logged:
         return connection.make_debug_cursor(cursor)
     return connection.make_cursor(cursor)
@@ -49,20 +49,21 @@ def fetch(
     """The rows of a query."""
     with _cursor(connection, prepare) as cursor:
         cursor.execute(sql, params)
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, prepare: bool = True) -> int:
     """Run a statement; how many rows it touched."""
     with _cursor(connection, prepare) as cursor:
         cursor.execute(sql, params)
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 @contextmanager
 def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
     """One transaction, or a part of the caller's. A lock that was not had becomes `SessionBusy`."""
-    connection = cast(BaseDatabaseWrapper, connections[using])
+    connection = connections[using]
     try:
         with transaction.atomic(using=using):
             yield connection

@@ -123,7 +123,7 @@ class Sessions(StoreBase):
         return True
 
     def delete_session(self, session_id: str) -> None:
-        """Remove a session, all that belongs to it, and its tree of sub-sessions. An unknown id is no error."""
+        """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error."""
         level = {session_key(session_id)}
         seen: set[str] = set()
         with transaction_on(self.using) as connection:
@@ -233,7 +233,7 @@ def new_id() -> str:
     return str(uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low))
 
 
-def new_work(connection: BaseDatabaseWrapper, columns: Mapping[str, Any]) -> Work:
+def new_work(connection: BaseDatabaseWrapper, columns: dict[str, Any]) -> Work:
     """A session that the flush inserts, as `Work`."""
     values = dict.fromkeys(ALL_COLUMNS) | _DEFAULTS | {"tags": "[]", "metadata": "{}"} | columns
     work = Work(connection, SessionRow(ALL_COLUMNS, [values[name] for name in ALL_COLUMNS]), new=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from helix_sessions import documents
@@ -75,7 +76,7 @@ def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
     """
     key = (connection.vendor, columns)
     if key not in _lock_statements:
-        rows = Session.objects.using(connection.alias).select_for_update(no_key=True)
+        rows: QuerySet[Session] = Session.objects.using(connection.alias).select_for_update(no_key=True)
         if connection.vendor == "postgresql":
             rows = rows.extra(where=["set_config('lock_timeout', %s, true) IS NOT NULL"], params=[""])
         query = rows.filter(session_id="").values_list(*columns).query
@@ -159,7 +160,7 @@ class Work:
         data: Any = UNSET,
         *,
         text: str | None = None,
-        run_id: str | None | Unset = UNSET,
+        run_id: str | Unset | None = UNSET,
         turn_id: str | None = None,
         message_position: int | None = None,
     ) -> int:
@@ -179,7 +180,7 @@ class Work:
         return seq
 
     def message(
-        self, role: str, text: str, *, run_id: str | None | Unset = UNSET, turn_id: str | None = None
+        self, role: str, text: str, *, run_id: str | Unset | None = UNSET, turn_id: str | None = None
     ) -> int:
         """Append to the transcript, and to the log; the event's number."""
         position: int = self.session.message_count
