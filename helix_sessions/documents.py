@@ -41,11 +41,16 @@ def check(value: Any) -> None:
         level = below
 
 
+def write(value: Any) -> str:
+    """The text of a value that is known to be a document."""
+    return _encode(value)
+
+
 def dump(value: Any) -> str:
     """The text of a document, or `InvalidDocument`."""
     check(value)
     try:
-        text = _encode(value)
+        text = write(value)
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise InvalidDocument("A string holds a lone surrogate, which no encoding can carry.") from None

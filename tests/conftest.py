@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
 
 hypothesis.settings.register_profile("helix", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("helix")
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM clean up as Ctrl-C does: tests may have servers running."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def _pytest(arguments: list[str], environment: dict[str, str]) -> int:
         process.wait()  # the terminal told pytest as well; let it clean up
         raise
     except SystemExit:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait()
         raise
 

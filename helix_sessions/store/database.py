@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, cast
 
 import psycopg
@@ -19,11 +20,18 @@ _BUSY_STATES = {
 }
 
 
-class _PreparedCursor(psycopg.Cursor[tuple[Any, ...]]):
+class _PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
     """Binds on the server and prepares what it executes; Django's own cursors do neither."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-        return super().execute(query, params, prepare=True)
+        return super().execute(_numbered(query), params, prepare=True)
+
+
+@lru_cache(maxsize=512)
+def _numbered(sql: str) -> str:
+    """The statement with its placeholders as PostgreSQL numbers them."""
+    first, *rest = sql.split("%s")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
 
 
 def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:

@@ -69,7 +69,7 @@ def owned_columns(state: SessionState) -> dict[str, Any]:
         "location": inputs.document(state.location),
         "expires_at": inputs.optional_moment(state.expires_at, "expires_at"),
         "user_id": inputs.optional_identifier(state.user_id, "user_id"),
-        "tags": documents.dump(inputs.tags(state.tags)),
+        "tags": documents.write(inputs.tags(state.tags)),
         "metadata": inputs.metadata(state.metadata),
         "workspace_ref": inputs.document(state.workspace_ref),
     }
@@ -112,7 +112,7 @@ def frame_of(row: SessionRow, *, version: int, now: datetime) -> str:
         values["owner_id"] = row.owner_id if isinstance(row.owner_id, int) else str(row.owner_id)
     # The documents are text already: they are joined in, not parsed and written again.
     texts = [f'"{name}":{text}' for name in _TEXTS if (text := getattr(row, name)) is not None]
-    return f"{documents.dump(values)[:-1]},{','.join(texts)}}}"
+    return f"{documents.write(values)[:-1]},{','.join(texts)}}}"
 
 
 def state_of_frame(

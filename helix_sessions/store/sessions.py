@@ -94,7 +94,7 @@ class Sessions(StoreBase):
             "owner_id": inputs.owner_key(owner),
             "user_id": inputs.optional_identifier(user_id, "user_id"),
             "stream_id": inputs.optional_identifier(stream_id, "stream_id"),
-            "tags": documents.dump(inputs.tags(tags)),
+            "tags": documents.write(inputs.tags(tags)),
             "metadata": inputs.metadata({} if metadata is None else metadata),
             "parent_session_id": inputs.optional_identifier(parent_session_id, "parent_session_id"),
             "root_session_id": inputs.optional_identifier(root_session_id, "root_session_id"),
@@ -275,9 +275,9 @@ def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict
     location = then.pop("location")
     return {
         **then,
-        "tags": documents.dump(then["tags"]),
-        "metadata": documents.dump(then["metadata"]),
-        "location": None if location is None else documents.dump(location),
+        "tags": documents.write(then["tags"]),
+        "metadata": documents.write(then["metadata"]),
+        "location": None if location is None else documents.write(location),
         "owner_id": source.owner_id,
         "state_base": checkpoint.state_base,
         "state_number": checkpoint.state_number,
@@ -295,7 +295,7 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
         ("%s::bigint", "%s::timestamptz") if work.connection.vendor == "postgresql" else ("%s", "%s")
     )
     as_text = str if work.connection.vendor == "postgresql" else int
-    [now] = table(Event).encoder(work.connection.vendor, ["created_at"])([work.now])
+    [now] = table(Event).encoder(work.connection.vendor, ("created_at",))([work.now])
     key, offset, most = work.session.session_id, as_text(first_seq), as_text(count)
     visible = (
         f'FROM {table(Message).name} WHERE "session_id" = %s AND "truncated_seq" IS NULL AND "position" < %s'

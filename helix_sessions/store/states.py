@@ -39,7 +39,7 @@ class States(StoreBase):
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
         width = len(ALL_COLUMNS)
-        row = SessionRow(ALL_COLUMNS, _decode(rows[0][:width]))
+        row = SessionRow(ALL_COLUMNS, table(Session).decoder(ALL_COLUMNS)(rows[0][:width]))
         custom: dict[str, JSON] = {}
         if row.state_number:
             *_, (_, custom) = snapshots.fold(found[width:] for found in rows)
@@ -85,7 +85,3 @@ def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
     if columns["status"] != before:
         work.change(status_since=work.now)
         work.event("status_changed", {"from": before, "to": columns["status"]})
-
-
-def _decode(values: Any) -> list[Any]:
-    return table(Session).decoder(ALL_COLUMNS)(values)

@@ -68,7 +68,8 @@ class Table:
             return _hex
         return _same
 
-    def encoder(self, vendor: str, columns: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+    @lru_cache(maxsize=512)  # noqa: B019 - tables live as long as the process
+    def encoder(self, vendor: str, columns: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Any]]:
         """A function that turns values of these columns into parameters."""
         encoders = [self._encoders[vendor][column] for column in columns]
 
@@ -88,7 +89,8 @@ class Table:
             for name in columns
         )
 
-    def decoder(self, columns: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+    @lru_cache(maxsize=64)  # noqa: B019
+    def decoder(self, columns: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Any]]:
         """A function that turns a row of these columns into values; documents stay text."""
         conversions = [
             (index, conversion)

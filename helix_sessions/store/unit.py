@@ -4,7 +4,7 @@ Every write of the store goes through here, so the ground rules live in this one
 version check, the version that rises by one, the gapless sequence numbers, the time that never goes back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
@@ -55,11 +55,6 @@ class SessionRow:
 
 
 @cache
-def _decoder(columns: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Any]]:
-    return table(Session).decoder(columns)
-
-
-@cache
 def _read_sql(vendor: str, columns: tuple[str, ...]) -> str:
     sessions = table(Session)
     return f'SELECT {sessions.selection(vendor, columns)} FROM {sessions.name} WHERE "session_id" = %s'  # noqa: S608
@@ -91,7 +86,7 @@ def read_row(
     rows = fetch(connection, _read_sql(connection.vendor, columns), [session_id])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, _decoder(columns)(rows[0]))
+    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
 
 
 def lock_row(
@@ -104,7 +99,7 @@ def lock_row(
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, _decoder(columns)(rows[0]))
+    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
 
 
 class Work:
@@ -171,7 +166,7 @@ class Work:
             Event,
             seq=seq,
             type=kind,
-            data=text if data is UNSET else documents.dump(data),
+            data=text if data is UNSET else documents.write(data),
             message_position=message_position,
             turn_id=turn_id,
             run_id=self.session.run_id if run_id is UNSET else run_id,
