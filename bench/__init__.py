@@ -1,0 +1,1 @@
+"""The benchmark: this app against hand-written SQL and against its peers, as ratios within one run."""

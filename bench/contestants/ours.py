@@ -1,0 +1,85 @@
+"""helix_sessions: the public calls of `SessionStore`, as an application makes them."""
+
+from dataclasses import replace
+from typing import Any
+
+from bench.contestants.base import Contestant
+from bench.payload import Document, Step
+
+CHUNK = 500
+
+
+class Ours(Contestant):
+    """A store on one database alias."""
+
+    name = "ours"
+
+    def __init__(self, using: str = "default") -> None:
+        from helix_sessions.store import SessionStore
+
+        self.using = using
+        self.store = SessionStore(using=using)
+        self.states: dict[str, Any] = {}
+        self.versions: dict[str, int] = {}
+
+    def close(self) -> None:
+        from django.db import connections
+
+        connections[self.using].close()
+
+    def create(self, session_id: str) -> None:
+        self._known(self.store.create_session(session_id, agent_type="bench"))
+
+    def open(self, session_id: str) -> None:
+        self._known(self.store.load_state(session_id))
+
+    def _known(self, state: Any) -> None:
+        self.states[state.session_id] = state
+        self.versions[state.session_id] = state.version
+
+    def fill(self, session_id: str, messages: list[Document]) -> None:
+        for start in range(0, len(messages), CHUNK):
+            self.store.append_messages(session_id, messages[start : start + CHUNK])
+        self.open(session_id)
+
+    def step(self, session_id: str, step: Step) -> None:
+        before = self.states[session_id]
+        state = replace(before, custom_state=step.state, step_count=before.step_count + 1)
+        committed = self.store.save_state_and_promote_staging(
+            session_id, state, step.messages, expected_version=self.versions[session_id]
+        )
+        self.states[session_id] = state
+        self.versions[session_id] = committed.version
+
+    def append(self, session_id: str, messages: list[Document]) -> None:
+        appended = self.store.append_messages(
+            session_id, messages, expected_version=self.versions[session_id]
+        )
+        self.versions[session_id] = appended.version
+
+    def emit_event(self, session_id: str, data: Document) -> None:
+        self.store.emit_event(session_id, "progress", data)
+
+    def compare_and_set(self, session_id: str, expected: str, status: str) -> None:
+        version = self.versions[session_id]
+        result = self.store.compare_and_set_status(session_id, [expected], status, expected_version=version)
+        assert result
+        self.versions[session_id] = result.new_version
+
+    def load_state(self, session_id: str) -> object:
+        return self.store.load_state(session_id)
+
+    def latest(self, session_id: str, count: int) -> list[Any]:
+        return self.store.get_messages(session_id, limit=count, newest_first=True).messages
+
+    def load_all(self, session_id: str) -> list[Any]:
+        return self.store.get_messages(session_id).messages
+
+    def list_newest(self) -> Any:
+        return self.store.list_sessions(limit=50).items
+
+    def clone(self, session_id: str, copy: str) -> None:
+        self.store.clone_session(session_id, copy)
+
+    def delete(self, session_id: str) -> None:
+        self.store.delete_session(session_id)

@@ -1,0 +1,42 @@
+"""The tables a reader sees: ratios first."""
+
+from itertools import groupby
+
+from bench.measure import Spread
+from bench.results import Results, Row
+
+
+def lines(rows: list[Row]) -> list[str]:
+    """Rows as a text table, one block for each section."""
+    found = []
+    for section, members in groupby(rows, key=lambda row: row.section):
+        found += [
+            "",
+            f"== {section} ==",
+            f"{'operation':34}{'contestant':26}{'ratio':>7}  {'quartiles':15}value",
+        ]
+        for operation, same in groupby(members, key=lambda row: row.operation):
+            found += [_line(row, operation) for row in same]
+    return found
+
+
+def _line(row: Row, operation: str) -> str:
+    ratio, quartiles = "", ""
+    if row.ratio is not None:
+        ratio, quartiles = _number(row.ratio.middle), f"{_number(row.ratio.low)}–{_number(row.ratio.high)}"
+    return f"{operation:34}{row.contestant:26}{ratio:>7}  {quartiles:15}{_value(row.value, row.unit)}"
+
+
+def _value(value: Spread, unit: str) -> str:
+    return f"{_number(value.middle)} {unit} ({_number(value.low)}–{_number(value.high)})"
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1 else f"{value:.2f}"
+
+
+def show(results: Results, start: int = 0) -> None:
+    """Print the rows from `start` on."""
+    print("\n".join(lines(results.rows[start:])), flush=True)

@@ -1,0 +1,58 @@
+"""What was measured, as rows that a report, a chart and the bars can look up."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.measure import Spread, Timing, ratio
+
+BASE = "FLOOR"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contestant at one operation. `ratio` is to FLOOR, or to what `against` names."""
+
+    section: str
+    operation: str
+    contestant: str
+    value: Spread
+    unit: str
+    ratio: Spread | None = None
+    against: str = BASE
+
+
+@dataclass
+class Results:
+    """Rows in the order they were measured, and what the run was made on."""
+
+    rows: list[Row] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def add_timings(self, section: str, operation: str, timings: dict[str, Timing], base: str = BASE) -> None:
+        """Add a row for each contestant of an interleaved measurement."""
+        for name, timing in timings.items():
+            against = ratio(timing, timings[base]) if base in timings else None
+            value = Spread.of(timing.seconds).scaled(1000)
+            self.rows.append(Row(section, operation, name, value, "ms", against, base))
+
+    def add_numbers(
+        self, section: str, operation: str, unit: str, numbers: dict[str, Iterable[float]], base: str = BASE
+    ) -> None:
+        """Add a row for each contestant of numbers that were taken in rounds."""
+        rounds = {name: list(values) for name, values in numbers.items()}
+        for name, values in rounds.items():
+            against = None
+            if base in rounds and all(rounds[base]):
+                against = Spread.of([a / b for a, b in zip(values, rounds[base], strict=True)])
+            self.rows.append(Row(section, operation, name, Spread.of(values), unit, against, base))
+
+    def find(self, section: str, operation: str, contestant: str) -> Row | None:
+        """The row that was measured, if it was."""
+        for row in self.rows:
+            if (row.section, row.operation, row.contestant) == (section, operation, contestant):
+                return row
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"about": self.about, "rows": [asdict(row) for row in self.rows]}
