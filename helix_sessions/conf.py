@@ -26,8 +26,9 @@ class Conf:
     """Flush a write table by table on PostgreSQL too, instead of in one statement."""
 
     def __getattribute__(self, name: str) -> Any:
-        given: dict[str, Any] = getattr(settings, "HELIX_SESSIONS", {})
-        return given[name] if name in given else super().__getattribute__(name)
+        # Past the lazy object, which takes microseconds to say that a setting is not there.
+        given = getattr(settings._wrapped, "HELIX_SESSIONS", None)  # type: ignore[misc]
+        return given[name] if given and name in given else super().__getattribute__(name)
 
 
 conf = Conf()

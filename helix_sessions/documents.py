@@ -10,7 +10,8 @@ from helix_sessions.exceptions import InvalidDocument
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
-_SCALARS = (str, bool, int, type(None))
+_PLAIN = frozenset((str, int, bool, type(None)))
+_ONLY_STRINGS = frozenset((str,))
 
 
 def check(value: Any) -> None:
@@ -21,24 +22,32 @@ def check(value: Any) -> None:
     while level:
         below: list[Any] = []
         for item in level:
-            if isinstance(item, _SCALARS):
-                continue
-            if isinstance(item, float):
-                if not math.isfinite(item):
-                    raise InvalidDocument("NaN and Infinity are not JSON.")
-            elif isinstance(item, dict):
-                for key in item:
-                    if not isinstance(key, str):
-                        raise InvalidDocument(f"A key of an object must be a string, not {key!r:.80}.")
-                below.extend(item.values())
+            if isinstance(item, dict):
+                if item and set(map(type, item)) != _ONLY_STRINGS:
+                    _check_keys(item)
+                below.extend([value for value in item.values() if type(value) not in _PLAIN])
             elif isinstance(item, list | tuple):
-                below.extend(item)
+                below.extend([value for value in item if type(value) not in _PLAIN])
             else:
-                raise InvalidDocument(f"A {type(item).__name__} is not a JSON value.")
+                _check_scalar(item)
         depth += 1
         if below and depth > limit:
             raise InvalidDocument(f"The document is nested deeper than {limit} levels.")
         level = below
+
+
+def _check_keys(item: dict[Any, Any]) -> None:
+    for key in item:
+        if not isinstance(key, str):
+            raise InvalidDocument(f"A key of an object must be a string, not {key!r:.80}.")
+
+
+def _check_scalar(item: Any) -> None:
+    if isinstance(item, float):
+        if not math.isfinite(item):
+            raise InvalidDocument("NaN and Infinity are not JSON.")
+    elif not isinstance(item, str | int | None):
+        raise InvalidDocument(f"A {type(item).__name__} is not a JSON value.")
 
 
 def write(value: Any) -> str:

@@ -24,14 +24,20 @@ class _PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
     """Binds on the server and prepares what it executes; Django's own cursors do neither."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-        return super().execute(_numbered(query), params, prepare=True)
+        connection = self.connection
+        threshold = connection.prepare_threshold
+        connection.prepare_threshold = 0  # Django's None means never, even where it is asked for
+        try:
+            return super().execute(_numbered(query), params, prepare=True)
+        finally:
+            connection.prepare_threshold = threshold
 
 
 @lru_cache(maxsize=512)
-def _numbered(sql: str) -> str:
+def _numbered(sql: str) -> bytes:
     """The statement with its placeholders as PostgreSQL numbers them."""
     first, *rest = sql.split("%s")
-    return first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
+    return (first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))).encode()
 
 
 def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:

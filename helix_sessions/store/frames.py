@@ -103,15 +103,16 @@ def state_of(row: SessionRow, custom: dict[str, Any]) -> SessionState:
 
 def frame_of(row: SessionRow, *, version: int, now: datetime) -> str:
     """The text of a checkpoint's frame: the row as this write will leave it, empty values left out."""
-    values = {name: value for name in _SCALARS if (value := getattr(row, name)) is not None}
-    values.update({name: at.isoformat() for name in _TIMES if (at := getattr(row, name)) is not None})
+    columns = vars(row)
+    values = {name: value for name in _SCALARS if (value := columns[name]) is not None}
+    values.update({name: at.isoformat() for name in _TIMES if (at := columns[name]) is not None})
     values.update(version=version, updated_at=now.isoformat())
     if row.forked_from_session_id is not None:
         values["forked_from"] = [row.forked_from_session_id, row.forked_from_checkpoint_id]
     if row.owner_id is not None:
         values["owner_id"] = row.owner_id if isinstance(row.owner_id, int) else str(row.owner_id)
     # The documents are text already: they are joined in, not parsed and written again.
-    texts = [f'"{name}":{text}' for name in _TEXTS if (text := getattr(row, name)) is not None]
+    texts = [f'"{name}":{text}' for name in _TEXTS if (text := columns[name]) is not None]
     return f"{documents.write(values)[:-1]},{','.join(texts)}}}"
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from helix_sessions import documents
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
+from helix_sessions.exceptions import HelixSessionsError, SessionExists, SessionNotFound, StaleState
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.store.database import execute, fetch, transaction_on
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
@@ -37,8 +37,11 @@ DOCUMENT_COLUMNS = (
 )
 """Columns that may be large. A write reads them only if it says so."""
 
+UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
+"""Columns that a write may set but never looks at."""
+
 ALL_COLUMNS = table(Session).columns
-LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in DOCUMENT_COLUMNS)
+LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
 
 _ROWS_PER_STATEMENT = 500
 _ROWS_WORTH_PREPARING = 24
@@ -128,7 +131,7 @@ class Work:
         """Add a row to a table of the session. Columns that are not given are null."""
         values["session_id"] = self.session.session_id
         rows = self._inserts.setdefault(model, [])
-        rows.append(tuple(values.get(column) for column in table(model).columns))
+        rows.append(tuple(map(values.get, table(model).columns)))
 
     def update(self, model: type[models.Model], key: dict[str, Any], **values: Any) -> None:
         """Change one row of the session in another table."""
@@ -255,12 +258,23 @@ def write(
     *,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
 ) -> Iterator[Work]:
-    """Lock a session, check what the caller expects, let the block decide, flush, commit."""
+    """Lock a session, check what the caller expects, let the block decide, flush, commit.
+
+    A refusal has written nothing, so it ends the transaction without a rollback, which would make the
+    driver forget its prepared statements.
+    """
+    refusal: HelixSessionsError | None = None
     with transaction_on(using) as connection, _restored_lock_timeout(connection):
-        work = Work(connection, lock_row(connection, session_id, columns))
-        check_version(work, expected_version)
-        yield work
-        work.flush()
+        try:
+            work = Work(connection, lock_row(connection, session_id, columns))
+            check_version(work, expected_version)
+            yield work
+        except HelixSessionsError as error:
+            refusal = error
+        else:
+            work.flush()
+    if refusal is not None:
+        raise refusal
 
 
 def check_version(work: Work, expected_version: int | None) -> None:
