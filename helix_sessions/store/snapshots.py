@@ -11,6 +11,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
+from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.models import StateSnapshot
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
@@ -39,6 +40,8 @@ def read_many(
         first = min(base for base, number in places if number)
         rows = fetch(connection, _range_sql(connection.vendor), [session_id, first, max(wanted)])
         found.update((number, state) for number, state in fold(rows) if number in wanted)
+        if not wanted <= found.keys():
+            raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
     return found
 
 
