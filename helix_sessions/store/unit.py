@@ -82,6 +82,10 @@ def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
     return _lock_statements[key]
 
 
+def _lock_timeout() -> str:
+    return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
+
+
 def read_row(
     connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
 ) -> SessionRow:
@@ -98,7 +102,7 @@ def lock_row(
     """The session's row, locked until the transaction ends."""
     params = [session_id]
     if connection.vendor == "postgresql":
-        params.insert(0, f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms")
+        params.insert(0, _lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
@@ -211,6 +215,11 @@ class Work:
         sql = f"{insert_sql(Session, ALL_COLUMNS, 1)} ON CONFLICT DO NOTHING"
         encode = table(Session).encoder(self.connection.vendor, ALL_COLUMNS)
         params = encode([getattr(self.session, column) for column in ALL_COLUMNS])
+        if self.connection.vendor == "postgresql":
+            # As with the lock: how long to wait for another creation of this id is set by the statement.
+            timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
+            sql = sql.replace("(%s", timed, 1)
+            params.insert(0, _lock_timeout())
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
@@ -264,7 +273,7 @@ def write(
     driver forget its prepared statements.
     """
     refusal: HelixSessionsError | None = None
-    with transaction_on(using) as connection, _restored_lock_timeout(connection):
+    with locking_transaction(using) as connection:
         try:
             work = Work(connection, lock_row(connection, session_id, columns))
             check_version(work, expected_version)
@@ -284,6 +293,13 @@ def check_version(work: Work, expected_version: int | None) -> None:
             current_version=work.session.version,
             current_status=work.session.status,
         )
+
+
+@contextmanager
+def locking_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """A transaction, or a part of the caller's, in which rows are locked."""
+    with transaction_on(using) as connection, _restored_lock_timeout(connection):
+        yield connection
 
 
 @contextmanager
