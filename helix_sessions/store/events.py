@@ -23,14 +23,15 @@ class Events(Sessions):
 
     def attach(self, session_id: str, *, agent_type: str = "agent") -> int:
         """The number of the session's last event; the session is created when there is none."""
-        try:
-            return int(self._read(session_id, ("head_seq",)).head_seq)
-        except SessionNotFound:
-            pass
-        try:
-            return self.create_session(session_id, agent_type=agent_type).head_seq
-        except SessionExists:
-            return int(self._read(session_id, ("head_seq",)).head_seq)
+        while True:  # whoever else creates or deletes it in between
+            try:
+                return int(self._read(session_id, ("head_seq",)).head_seq)
+            except SessionNotFound:
+                pass
+            try:
+                return self.create_session(session_id, agent_type=agent_type).head_seq
+            except SessionExists:
+                continue
 
     def detach(self, session_id: str) -> None:
         """Let go of what this process holds for a session. The store holds nothing; events stay."""

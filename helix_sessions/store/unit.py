@@ -50,6 +50,9 @@ _ROWS_WORTH_PREPARING = 24
 class SessionRow:
     """The locked row's values by column name; documents are text."""
 
+    head_seq: int
+    message_count: int
+
     def __init__(self, columns: Sequence[str], values: Sequence[Any]) -> None:
         self.__dict__.update(zip(columns, values, strict=True))
 
@@ -168,7 +171,7 @@ class Work:
     ) -> int:
         """Append to the log; the event's number. `data` is a small value of ours, `text` a document."""
         seq: int = self.session.head_seq + 1
-        self.change(head_seq=seq)
+        self.session.head_seq = self._changes["head_seq"] = seq
         self.insert(
             Event,
             seq=seq,
@@ -188,7 +191,7 @@ class Work:
         position: int = self.session.message_count
         seq = self.event(f"{role}_message", run_id=run_id, turn_id=turn_id, message_position=position)
         self.insert(Message, position=position, seq=seq, role=role, content=text)
-        self.change(message_count=position + 1)
+        self.session.message_count = self._changes["message_count"] = position + 1
         return seq
 
     def flush(self) -> None:
