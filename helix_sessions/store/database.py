@@ -90,11 +90,16 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *,
 
 @contextmanager
 def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
-    """One transaction, or a part of the caller's. A lock that was not had becomes `SessionBusy`."""
-    connection = connections[using]
+    """One transaction, or a part of the caller's."""
+    with errors_translated(), transaction.atomic(using=using):
+        yield connections[using]
+
+
+@contextmanager
+def errors_translated() -> Iterator[None]:
+    """A lock that was not had becomes `SessionBusy`."""
     try:
-        with transaction.atomic(using=using):
-            yield connection
+        yield
     except OperationalError as error:
         if is_busy(error):
             raise SessionBusy from error
