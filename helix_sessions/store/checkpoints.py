@@ -26,7 +26,7 @@ class Checkpoints(StoreBase):
         with self._write(session_id, columns=ALL_COLUMNS) as work:
             made = replay(work, checked, fingerprint)
             if made is not None:
-                return self.get_checkpoint(session_id, made.checkpoint_id)
+                return self.get_checkpoint(session_id, str(made.checkpoint_id))
             check_version(work, version)
             record(work, checked, "save", fingerprint)
             session = work.session
