@@ -23,7 +23,7 @@ from helix_sessions.models import (
     StateSnapshot,
     SubSessionRef,
 )
-from helix_sessions.store import cursors, frames, inputs, snapshots
+from helix_sessions.store import cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute, transaction_on
 from helix_sessions.store.tables import table
@@ -163,6 +163,9 @@ class Sessions(StoreBase):
                     "forked_from_session_id": source_key,
                     "forked_from_checkpoint_id": checkpoint,
                     "step_count": boundary["step_count"],
+                    "open_calls": open_calls.at(
+                        connection, source_key, source.open_calls, source.message_count, count
+                    ),
                     **{name: boundary[name] for name in _KEPT_BY_A_BRANCH},
                 },
             )
