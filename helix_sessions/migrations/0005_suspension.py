@@ -13,8 +13,27 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="ClientCall",
             fields=[
-                ("pk", models.CompositePrimaryKey("session_id", "tool_call_id", "owner_session_id", blank=True, editable=False, primary_key=True, serialize=False)),
-                ("session", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name="+", to="helix_sessions.session")),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "session_id",
+                        "tool_call_id",
+                        "owner_session_id",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "session",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to="helix_sessions.session",
+                    ),
+                ),
                 ("tool_call_id", helix_sessions.models.fields.IdField(max_length=256)),
                 ("owner_session_id", helix_sessions.models.fields.IdField(max_length=255)),
                 ("requested_at", models.DateTimeField()),
@@ -35,6 +54,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="session",
-            index=models.Index(condition=models.Q(("next_deadline__isnull", False)), fields=["next_deadline", "session_id"], name="helix_session_deadline_idx"),
+            index=models.Index(
+                condition=models.Q(("next_deadline__isnull", False)),
+                fields=["next_deadline", "session_id"],
+                name="helix_session_deadline_idx",
+            ),
         ),
     ]

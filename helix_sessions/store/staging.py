@@ -158,6 +158,13 @@ def promote(
     return custom, changes
 
 
+def discard(work: Work) -> bool:
+    """Forget all that is staged for the locked session; whether there was anything."""
+    count = work.session.staged_count
+    _forget(work, None, count)
+    return bool(count)
+
+
 def _forget(work: Work, step_id: str | None, count: int) -> None:
     if not count:
         return
