@@ -30,14 +30,18 @@ class Commits(StoreBase):
         meta = checkpoints.check_meta(checkpoint_meta)
         version = inputs.expected_version(expected_version)
         fingerprint = step.fingerprint("commit", meta)
-        with self._write(session_id) as work:
+
+        def commit(work: Work) -> CommitResult | None:
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:
                 return made
             check_version(work, version)
             promoted = put(work, step, meta)
             checkpoints.record(work, meta, "staging" if promoted else "save", fingerprint)
-        return checkpoints.result_of(work)
+            return None
+
+        work, made = self._decide(session_id, commit)
+        return made or checkpoints.result_of(work)
 
 
 class Step(NamedTuple):

@@ -46,13 +46,15 @@ class Messages(StoreBase):
         """Add messages to the end of the transcript."""
         checked = inputs.messages(messages)
         run = inputs.optional_identifier(run_id, "run_id")
-        with self._write(session_id, expected_version) as work:
-            first: int = work.session.message_count
+
+        def append(work: Work) -> None:
             for role, text in checked:
                 work.message(role, text, run_id=UNSET if run is None else run)
+
+        work, _ = self._decide(session_id, append, expected_version)
         session = work.session
         return AppendResult(
-            first_position=first,
+            first_position=session.message_count - len(checked),
             message_count=session.message_count,
             version=session.version,
             head_seq=session.head_seq,
@@ -73,7 +75,7 @@ class Messages(StoreBase):
         start = min(inputs.integer(offset, "offset"), _EVERYTHING)
         most = _EVERYTHING if limit is None else min(inputs.integer(limit, "limit"), _EVERYTHING)
         connection = self._connection
-        sql = _page_sql(connection.vendor, newest_first)
+        sql = _page_sql(connection.vendor, inputs.flag(newest_first, "newest_first"))
         rows = fetch(connection, sql, [start, start + most, session_key(session_id)])
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")

@@ -1,6 +1,7 @@
 """Staged writes of tools: kept apart until their step is committed."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -67,7 +68,7 @@ class Staging(StoreBase):
     ) -> CommitResult:
         """Apply what a step staged to the stored state, with a checkpoint. Nothing staged changes nothing."""
         step = inputs.identifier(step_id, "step_id")
-        checked = checkpoints.check_meta(meta)
+        checked = replace(checkpoints.check_meta(meta), step_id=step)
         version = inputs.expected_version(expected_version)
         fingerprint = documents.digest("promote", step)
         with self._write(session_id, columns=ALL_COLUMNS) as work:
@@ -114,15 +115,8 @@ class Staging(StoreBase):
                     work.versioned = False
                     count = 0
                     if work.session.run_id is None:
-                        old = models.StagedChange.objects.using(self.using).filter(
-                            session_id=key, staged_at__lt=before
-                        )
-                        places = list(old.values_list("place", flat=True))
-                        count = len(places)
-                        for place in places:
-                            work.delete(models.StagedChange, '"place" = %s', [place])
-                        if count:
-                            work.change(staged_count=work.session.staged_count - count)
+                        count = rows.filter(session_id=key).count()
+                        _forget(work, count, '"staged_at" < %s', [before])
                 removed += count
             except SessionNotFound:
                 continue

@@ -23,8 +23,7 @@ from helix_sessions.store import (
     waits,
 )
 from helix_sessions.store.base import StoreBase, session_key
-from helix_sessions.store.database import transaction_on
-from helix_sessions.store.unit import ALL_COLUMNS, Work
+from helix_sessions.store.unit import ALL_COLUMNS, Work, locking_transaction
 from helix_sessions.types import JSON, Message, Run, Turn
 
 
@@ -93,7 +92,7 @@ class Turns(StoreBase):
         custom_state: str | None,
     ) -> Turn:
         given = None if custom_state is None else documents.load(custom_state)
-        with transaction_on(self.using) as connection:
+        with locking_transaction(self.using) as connection:
             if source is None:
                 work = sessions.new_work(connection, {"session_id": key, "agent_type": agent_type or "agent"})
                 custom = given or {}
