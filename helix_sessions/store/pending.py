@@ -53,10 +53,12 @@ def check(values: Any) -> Entries:
         if call_id in entries:
             raise InvalidInput(f"The tool call {call_id!r} is pending twice.")
         documents.dump(call.arguments)
+        if inputs.string_document(call.tool_name, "tool_name") is None:
+            raise InvalidInput("A pending call has a tool_name.")
         deadline = inputs.optional_moment(_parsed(call.deadline), "The deadline of a call")
         entries[call_id] = {
             "tool_call_id": call_id,
-            "tool_name": inputs.text(call.tool_name, "tool_name", limit=inputs.MAX_ID),
+            "tool_name": call.tool_name,
             "arguments": call.arguments,
             "kind": inputs.choice(call.kind, CALL_KINDS, "The kind of a pending call"),
             "approval_id": inputs.optional_identifier(
