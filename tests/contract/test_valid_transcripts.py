@@ -3,30 +3,56 @@
 import itertools
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 from django.utils import timezone
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from helix_sessions.exceptions import (
     CheckpointNotFound,
-    HelixSessionsError,
     NotResumable,
     RunInProgress,
     StillWaiting,
+    SubmissionMismatch,
+    UnknownToolCall,
 )
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import open_tool_calls
-from helix_sessions.types import PendingCall, SubSessionRef
+from helix_sessions.types import PendingCall, Run, SubSessionRef
 from tests.contract.suspended import calling, result, wait_for
 from tests.invariants import assert_invariants, assert_valid_transcript
 
 NAMES = ("root", "middle", "leaf")
 _examples = itertools.count()
 sessions = st.sampled_from(range(len(NAMES)))
+
+HAPPENINGS = [
+    *["suspend"] * 4,
+    *["answer_everything"] * 2,
+    *["resume"] * 5,
+    *["step"] * 3,
+    *["submit"] * 3,
+    *["begin", "rewind", "rewind"] * 2,
+    *["complete", "settle", "expire", "branch", "save_memory"],
+]
+"""What may happen to a session, as often as it is to."""
+KINDS = ("client_tool", "approval", "server", "expired", "child")
+ANSWERS: dict[str, dict[str, Any]] = {
+    "result": {"result": {"x": 1}},
+    "error": {"error": "broken"},
+    "yes": {"approved": True},
+    "no": {"approved": False, "reason": "no"},
+}
 
 
 class TreeOfSessions(RuleBasedStateMachine):
@@ -49,6 +75,17 @@ class TreeOfSessions(RuleBasedStateMachine):
         start = self.calls * 10 if self.calls % 2 else 0
         return [f"call_{start + n}" for n in range(count)]
 
+    def running(self, session: int, chance: Random) -> Run | None:
+        """The run of a session, begun or resumed if need be; none while a call has no result."""
+        key = self.key(session)
+        if self.store.get_current_run(key) is None:
+            try:
+                self.store.begin_turn(key, message="begin")
+            except StillWaiting:
+                self.answer_everything(session, chance)
+                self.resume(session, chance)
+        return None if self.is_open(key) else self.store.get_current_run(key)
+
     @initialize()
     def plant(self) -> None:
         parent = None
@@ -60,25 +97,28 @@ class TreeOfSessions(RuleBasedStateMachine):
                 self.store.add_sub_session_refs(parent, [ref])
             parent = key
 
-    @rule(session=sessions, text=st.sampled_from([None, "hello"]))
-    def begin(self, session: int, text: str | None) -> None:
+    @rule(what=st.sampled_from(HAPPENINGS), session=sessions, chance=st.randoms(use_true_random=False))
+    def something_happens(self, what: str, session: int, chance: Random) -> None:
+        getattr(self, what)(session, chance)
+
+    def begin(self, session: int, chance: Random) -> None:
         key = self.key(session)
         try:
-            turn = self.store.begin_turn(key, message=text)
+            turn = self.store.begin_turn(key, message=chance.choice([None, "hello"]))
         except (RunInProgress, StillWaiting):
             return
         assert turn.state.step_count == 0
         assert_valid_transcript(key)
 
-    @rule(session=sessions, count=st.integers(0, 3), answered=st.integers(0, 3), crash=st.booleans())
-    def step(self, session: int, count: int, answered: int, crash: bool) -> None:
+    def step(self, session: int, chance: Random) -> None:
         """A step of a running agent, with all results, or with some when it dies on the way."""
         key = self.key(session)
-        run = self.store.get_current_run(key)
-        if run is None or self.is_open(key):
+        run = self.running(session, chance)
+        if run is None:
             return
-        ids = self.new_calls(count)
-        done = ids[:answered] if crash else ids
+        ids = self.new_calls(chance.randint(0, 3))
+        crash = chance.random() < 0.4
+        done = ids[: chance.randint(0, 3)] if crash else ids
         state = replace(self.store.load_state(key), step_count=run.turn)
         said = [calling(*ids), *(result(i) for i in done)]
         self.store.save_state_and_promote_staging(key, state, said)
@@ -86,30 +126,24 @@ class TreeOfSessions(RuleBasedStateMachine):
             self.store.update_run_status(key, run.run_id, "interrupted")
             self.store.update_status(key, "interrupted")
 
-    @rule(session=sessions, finish=st.booleans())
-    def complete(self, session: int, finish: bool) -> None:
+    def complete(self, session: int, chance: Random) -> None:
         """The agent is done, perhaps by a call of `__finish__` that nobody answers."""
         key = self.key(session)
-        run = self.store.get_current_run(key)
-        if run is None or self.is_open(key):
+        run = self.running(session, chance)
+        if run is None:
             return
+        finish = chance.random() < 0.5
         said = [calling(*self.new_calls(1))] if finish else [{"role": "assistant", "content": "bye"}]
         state = replace(self.store.load_state(key), status="completed", output=1)
         self.store.save_state_and_promote_staging(key, state, said)
         self.store.update_run_status(key, run.run_id, "completed")
 
-    @rule(
-        session=sessions,
-        kinds=st.lists(
-            st.sampled_from(["client_tool", "approval", "server", "expired", "child"]), max_size=4
-        ),
-        data=st.data(),
-    )
-    def suspend(self, session: int, kinds: list[str], data: Any) -> None:
+    def suspend(self, session: int, chance: Random) -> None:
         key = self.key(session)
-        run = self.store.get_current_run(key)
-        if run is None or self.is_open(key):
+        run = self.running(session, chance)
+        if run is None:
             return
+        kinds = chance.choices(KINDS, k=chance.randint(1, 4))
         ids = self.new_calls(len(kinds))
         said = [calling(*ids)] if ids else []
         pending, waits = [], []
@@ -140,53 +174,55 @@ class TreeOfSessions(RuleBasedStateMachine):
             awaiting_children=waits,
         )
 
-    @rule(through_root=st.booleans(), kind=st.sampled_from(["result", "error", "yes", "no"]), data=st.data())
-    def submit(self, through_root: bool, kind: str, data: Any) -> None:
+    def submit(self, session: int, chance: Random) -> None:
+        """Anybody answers anything, also what was answered long ago, also in the wrong way."""
         if not self.known:
             return
-        owner, call_id = data.draw(st.sampled_from(self.known[-6:]))
-        answer: dict[str, Any] = {
-            "result": {"result": {"x": 1}},
-            "error": {"error": "broken"},
-            "yes": {"approved": True},
-            "no": {"approved": False, "reason": "no"},
-        }[kind]
+        owner, call_id = chance.choice(self.known[-6:])
+        to = chance.choice([owner, self.key(0)])
         try:
-            outcome = self.store.submit_tool_result(self.key(0) if through_root else owner, call_id, **answer)
-        except HelixSessionsError as error:
-            assert error.code in ("submission_mismatch", "unknown_tool_call")
-        else:
-            assert outcome.outcome in ("accepted", "already_completed", "late")
+            outcome = self.store.submit_tool_result(to, call_id, **chance.choice(list(ANSWERS.values())))
+        except (SubmissionMismatch, UnknownToolCall):
+            return
+        assert outcome.outcome in ("accepted", "already_completed", "late")
 
-    @rule(session=sessions, text=st.sampled_from([None, "go on"]), execute=st.booleans())
-    def resume(self, session: int, text: str | None, execute: bool) -> None:
+    def answer_everything(self, session: int, chance: Random) -> None:
+        """A person sits down and answers all that a session waits for, and its children end."""
+        key = self.key(session)
+        state = self.store.load_state(key)
+        for call_id, entry in (state.pending_client_tool_calls or {}).items():
+            is_approval = entry["kind"] == "approval"
+            answer = ANSWERS[chance.choice(["yes", "no"]) if is_approval else "result"]
+            self.store.submit_tool_result(key, call_id, **answer)
+        for wait in (state.suspended_awaiting_children or {}).values():
+            self.store.settle_child(wait["sub_session_id"], "completed", output="o")
+
+    def resume(self, session: int, chance: Random) -> None:
         """Who resumes executes what was approved, or dies before it did."""
         key = self.key(session)
         try:
-            resumed = self.store.resume(key, message=text)
+            resumed = self.store.resume(key, message=chance.choice([None, None, "go on"]))
         except (RunInProgress, StillWaiting, NotResumable):
             return
         approved = [entry["tool_call_id"] for entry in resumed.approved]
         assert_valid_transcript(key, waiting=approved)
-        if execute:
+        if chance.random() < 0.7:
             self.store.append_messages(key, [result(call_id, "executed") for call_id in approved])
         elif approved:
             self.store.update_run_status(key, resumed.run.run_id, "failed")
             self.store.update_status(key, "paused")
 
-    @rule(session=st.sampled_from([1, 2]), status=st.sampled_from(["completed", "failed"]))
-    def settle(self, session: int, status: str) -> None:
-        key = self.key(session)
+    def settle(self, session: int, chance: Random) -> None:
+        key = self.key(max(1, session))
+        status = chance.choice(["completed", "failed"])
         if self.store.get_current_run(key) is None:
             self.store.settle_child(key, status, output="o", error="e" if status == "failed" else None)
 
-    @rule()
-    def expire(self) -> None:
+    def expire(self, session: int, chance: Random) -> None:
         self.store.settle_expired_calls()
 
-    @rule(session=sessions, back=st.integers(0, 4))
-    def rewind(self, session: int, back: int) -> None:
-        key = self.key(session)
+    def rewind(self, session: int, chance: Random) -> None:
+        key, back = self.key(session), chance.randint(0, 4)
         checkpoints = self.store.list_checkpoints(key).items
         chosen = checkpoints[back].checkpoint_id if back < len(checkpoints) else None
         try:
@@ -198,9 +234,8 @@ class TreeOfSessions(RuleBasedStateMachine):
             assert state.message_count == then.message_count
             assert state.custom_state == then.state.custom_state
 
-    @rule(session=sessions, back=st.integers(0, 4))
-    def branch(self, session: int, back: int) -> None:
-        key = self.key(session)
+    def branch(self, session: int, chance: Random) -> None:
+        key, back = self.key(session), chance.randint(0, 4)
         checkpoints = self.store.list_checkpoints(key).items
         chosen = checkpoints[back].checkpoint_id if back < len(checkpoints) else None
         branch = f"{key} branch {len(self.branches)}"
@@ -208,8 +243,7 @@ class TreeOfSessions(RuleBasedStateMachine):
         assert_valid_transcript(branch)
         self.branches.append(branch)
 
-    @rule(session=sessions)
-    def save_memory(self, session: int) -> None:
+    def save_memory(self, session: int, chance: Random) -> None:
         self.store.merge_custom_state(
             self.key(session), [{"op": "append", "path": ["steps"], "values": [self.calls]}]
         )
