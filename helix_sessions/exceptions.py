@@ -1,5 +1,6 @@
 """Every error a caller of this package can meet. One root; `code` is stable across releases."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 
@@ -66,6 +67,12 @@ class SubSessionRefNotFound(NotFound):
     code = "sub_session_ref_not_found"
 
 
+class UnknownToolCall(NotFound):
+    """No session of the tree waits for this tool call, or ever did."""
+
+    code = "unknown_tool_call"
+
+
 class Conflict(HelixSessionsError):
     """What is stored does not allow this call."""
 
@@ -106,6 +113,48 @@ class ModeLocked(Conflict):
     """The mode of a session is written once, at its creation."""
 
     code = "mode_locked"
+
+
+class SubmissionMismatch(Conflict):
+    """The answer is not of the kind the tool call waits for."""
+
+    code = "submission_mismatch"
+
+
+class NotResumable(Conflict):
+    """The session is neither suspended nor stopped, so there is nothing to resume."""
+
+    code = "not_resumable"
+
+
+class StillWaiting(Conflict):
+    """The session waits for answers to tool calls, or for sub-sessions."""
+
+    code = "still_waiting"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        tool_call_ids: Iterable[str] = (),
+        sub_session_ids: Iterable[str] = (),
+    ) -> None:
+        self.tool_call_ids = tuple(tool_call_ids)
+        self.sub_session_ids = tuple(sub_session_ids)
+        super().__init__(
+            message
+            or f"The session waits for {len(self.tool_call_ids)} answers to tool calls"
+            f" and for {len(self.sub_session_ids)} sub-sessions."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_still_waiting, (str(self), self.tool_call_ids, self.sub_session_ids)
+
+
+def _rebuild_still_waiting(
+    message: str, tool_call_ids: tuple[str, ...], sub_session_ids: tuple[str, ...]
+) -> StillWaiting:
+    return StillWaiting(message, tool_call_ids=tool_call_ids, sub_session_ids=sub_session_ids)
 
 
 class StaleState(Conflict):

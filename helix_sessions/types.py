@@ -45,6 +45,8 @@ ROLES: Final = ("user", "assistant", "tool", "system")
 CHECKPOINT_SOURCES: Final = ("save", "staging")
 REF_MODES: Final = ("ephemeral", "persistent")
 REF_LOCATIONS: Final = ("local", "remote")
+SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
+CALL_KINDS: Final = ("client_tool", "approval")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +291,63 @@ class SubSessionRef:
     result: JSON = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCall:
+    """A tool call that a person or a client has to answer."""
+
+    tool_call_id: str
+    tool_name: str
+    arguments: JSON
+    kind: str = "client_tool"
+    """`client_tool`: the answer is the tool's result. `approval`: a decision whether to execute it."""
+    approval_id: str | None = None
+    deadline: datetime | None = None
+    """When to stop waiting; the call then has an error for its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildWait:
+    """A tool call whose result is what a sub-session comes to."""
+
+    parent_tool_call_id: str
+    sub_session_id: str
+    agent_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn that was begun: the session as it is now, and the run to execute."""
+
+    state: SessionState
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What became of an answer."""
+
+    outcome: str
+    """`accepted`, `already_completed`, or `late`."""
+    owner_session_id: str
+    """The session whose call it is."""
+    remaining: int
+    """How many calls of that session are still unanswered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """A suspended or stopped session that goes on."""
+
+    state: SessionState
+    run: Run
+    tool_messages: list[dict[str, JSON]]
+    """The results that were added to the transcript, in the order of their calls."""
+    approved: list[dict[str, JSON]]
+    """The stored entries of approved calls, for the caller to execute and to add the results of."""
+    respawn: list[SubSessionRef]
+    """The sub-sessions that were failed when this session was suspended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

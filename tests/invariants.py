@@ -1,5 +1,6 @@
 """What must be true of a session's rows at any moment, whoever died while writing them."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django.apps import apps
@@ -18,6 +19,7 @@ from helix_sessions.models import (
     SubSessionRef,
 )
 from helix_sessions.store import SessionStore
+from helix_sessions.transcripts import calls_in, open_tool_calls, results_in
 from helix_sessions.writes import apply_writes
 
 
@@ -56,6 +58,7 @@ def assert_invariants(session_id: str) -> None:
     _assert_runs(session, types)
     _assert_checkpoints(session, types)
     _assert_snapshots(session)
+    _assert_waiting(session)
     staged = StagedChange.objects.filter(session_id=session_id)
     assert session.staged_count == staged.count()
     for seq in SubSessionRef.objects.filter(session_id=session_id).values_list("seq", flat=True):
@@ -118,7 +121,10 @@ def _assert_checkpoints(session: Session, types: dict[int, str]) -> None:
     if not rows:
         assert (session.checkpoint_id, session.checkpointed_at, session.checkpoint_source) == (None,) * 3
         return
+    rewound = [row.seq for row in Event.objects.filter(session_id=session.session_id, type="session_rewound")]
     last = rows[0]
+    if max(rewound, default=0) > last.seq:
+        [last] = [row for row in rows if row.checkpoint_id == session.checkpoint_id]
     assert session.checkpoint_id == last.checkpoint_id, "the pointer is not at the last checkpoint"
     assert (session.checkpointed_at, session.checkpoint_source) == (last.created_at, last.source)
     for row in rows:
@@ -143,3 +149,37 @@ def _assert_snapshots(session: Session) -> None:
             state = apply_writes(state, snapshots[number].document)
         assert documents.digest(documents.dump(state)) == session.state_digest
         assert SessionStore().load_state(session.session_id).custom_state == state
+
+
+def _assert_waiting(session: Session) -> None:
+    """What the row says is open and waits follows from its transcript and its pending calls."""
+    transcript = SessionStore().get_messages(session.session_id).messages
+    found = [[call["id"], call["name"]] for call in open_tool_calls(transcript)]
+    assert [call[:2] for call in session.open_calls or []] == found
+    unanswered = [
+        entry
+        for entry in (session.pending_client_tool_calls or {}).values()
+        if not (isinstance(entry, dict) and entry.get("submitted_at"))
+    ]
+    assert session.awaiting_client == bool(unanswered)
+    deadlines = [
+        entry["deadline"] for entry in unanswered if isinstance(entry, dict) and entry.get("deadline")
+    ]
+    assert (session.next_deadline is not None) == bool([at for at in deadlines if at != "never"])
+
+
+def assert_valid_transcript(session_id: str, *, waiting: Collection[str] = ()) -> None:
+    """What a model is given: one result for each call, before anything else is said.
+
+    The calls `waiting` have none yet, and then nothing may come after them.
+    """
+    wanted: list[str] = []
+    for message in SessionStore().get_messages(session_id).messages:
+        answered = results_in(message)
+        for call_id in answered:
+            assert call_id in wanted, f"a result of no open call: {call_id}"
+            wanted.remove(call_id)
+        if not answered:
+            assert not wanted, f"said before the results of {wanted}"
+        wanted.extend(call["id"] for call in calls_in(message))
+    assert sorted(wanted) == sorted(waiting)

@@ -1,6 +1,7 @@
 """What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
 
 from helix_sessions.models.checkpoints import Checkpoint
+from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.messages import Message
 from helix_sessions.models.runs import Run
@@ -11,6 +12,7 @@ from helix_sessions.models.sub_sessions import SubSessionRef
 
 __all__ = [
     "Checkpoint",
+    "ClientCall",
     "Event",
     "EventKey",
     "Message",

@@ -36,6 +36,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """A tool call waits for a person or a client."""
         return self.filter(awaiting_client=True)
 
+    def past_deadline(self, now: datetime) -> Self:
+        """A tool call has waited for its answer longer than it may."""
+        return self.filter(next_deadline__lte=now)
+
     def expired(self, now: datetime | None = None) -> Self:
         """Past their `expires_at` and not terminal."""
         return self.unfinished().filter(expires_at__lt=now or Now())
@@ -96,6 +100,7 @@ class Session(models.Model):
 
     pending_client_tool_calls = DocumentField(null=True)
     awaiting_client = models.BooleanField(default=False)
+    next_deadline = models.DateTimeField(null=True)
     suspended_awaiting_children = DocumentField(null=True)
     suspended_step_id = IdField(null=True)
     suspension_context = DocumentField(null=True)
@@ -109,6 +114,7 @@ class Session(models.Model):
     head_seq = models.BigIntegerField(default=0)
     first_seq = models.BigIntegerField(default=1)
     message_count = models.BigIntegerField(default=0)
+    open_calls = DocumentField(null=True)
     step_count = models.BigIntegerField(default=0)
     resume_count = models.BigIntegerField(default=0)
     turn_count = models.BigIntegerField(default=0)
@@ -183,6 +189,11 @@ class Session(models.Model):
                 fields=["-created_at", "-session_id"],
                 name="helix_session_awaiting_idx",
                 condition=models.Q(awaiting_client=True),
+            ),
+            models.Index(
+                fields=["next_deadline", "session_id"],
+                name="helix_session_deadline_idx",
+                condition=models.Q(next_deadline__isnull=False),
             ),
             models.Index(
                 fields=["-created_at", "-session_id"],

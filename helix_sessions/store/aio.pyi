@@ -1,6 +1,6 @@
 """Made by `python -m tools.async_stub` from the signatures of `SessionStore`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,18 +11,24 @@ from helix_sessions.types import (
     CasMismatch,
     CasOk,
     Checkpoint,
+    ChildWait,
     CommitResult,
     EventRecord,
     InterruptRequest,
+    Message,
     MessagePage,
     Messages,
     Page,
+    PendingCall,
     ProjectedMessage,
+    Resumption,
     Run,
     SessionState,
     SessionSummary,
     StagedChange,
+    Submission,
     SubSessionRef,
+    Turn,
     Unset,
 )
 from helix_sessions.types import Messages as MessageList
@@ -214,3 +220,62 @@ class AsyncSessionStore:
         self, session_id: str, sub_session_id: str, *, expected_version: int | None = ..., **changes: Any
     ) -> SubSessionRef: ...
     async def get_sub_session_refs(self, session_id: str) -> list[SubSessionRef]: ...
+    async def begin_turn(
+        self,
+        session_id: str,
+        *,
+        message: str | Message | None = ...,
+        agent_type: str | None = ...,
+        branch: tuple[str, str | None] | None = ...,
+        custom_state: Mapping[str, JSON] | None = ...,
+        run_id: str | None = ...,
+        expected_version: int | None = ...,
+    ) -> Turn: ...
+    async def suspend(
+        self,
+        session_id: str,
+        kind: str,
+        *,
+        state: SessionState,
+        run_id: str,
+        append_messages: Messages = ...,
+        pending_calls: Sequence[PendingCall | Mapping[str, Any]] = ...,
+        awaiting_children: Sequence[ChildWait | Mapping[str, Any]] = ...,
+        suspended_step_id: str | None = ...,
+        suspension_context: JSON = ...,
+        checkpoint_meta: MetaLike = ...,
+        expected_version: int | None = ...,
+    ) -> CommitResult: ...
+    async def submit_tool_result(
+        self,
+        session_id: str,
+        tool_call_id: str,
+        *,
+        result: JSON | Unset = ...,
+        error: str | None = ...,
+        approved: bool | None = ...,
+        approval_id: str | None = ...,
+        reason: str | None = ...,
+        expected_version: int | None = ...,
+    ) -> Submission: ...
+    async def settle_expired_calls(self, now: datetime | None = ...) -> int: ...
+    async def resume(
+        self,
+        session_id: str,
+        *,
+        message: str | Message | None = ...,
+        expected_version: int | None = ...,
+        run_id: str | None = ...,
+    ) -> Resumption: ...
+    async def settle_child(
+        self,
+        child_id: str,
+        status: str,
+        *,
+        output: JSON = ...,
+        error: str | None = ...,
+        expected_version: int | None = ...,
+    ) -> None: ...
+    async def rewind(
+        self, session_id: str, *, checkpoint_id: str | None = ..., expected_version: int | None = ...
+    ) -> SessionState: ...

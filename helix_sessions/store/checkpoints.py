@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from helix_sessions import documents, models
 from helix_sessions.exceptions import CheckpointNotFound, CommitConflict
 from helix_sessions.store import cursors, frames, inputs, snapshots
@@ -49,10 +51,8 @@ class Checkpoints(StoreBase):
 
     def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None:
         """The checkpoint written last, whatever its step count."""
-        pointer = self._read(session_id, ("checkpoint_id",)).checkpoint_id
-        rows = models.Checkpoint.objects.using(self.using).filter(session_id=session_id)
-        row = rows.filter(checkpoint_id=pointer).first() or rows.order_by("-step_count", "-seq").first()
-        return None if row is None else self._values([row])[0]
+        row = latest(self.using, session_id, self._read(session_id, ("checkpoint_id",)).checkpoint_id)
+        return None if row is None else value_of(self._connection, row)
 
     def get_checkpoint(self, session_id: str, checkpoint_id: str) -> Checkpoint:
         """One checkpoint, with the state as it was."""
@@ -61,7 +61,7 @@ class Checkpoints(StoreBase):
         row = find(self.using, session_id, key)
         if row is None:
             raise CheckpointNotFound(f"Session {session_id!r} has no checkpoint {key!r}.")
-        return self._values([row])[0]
+        return value_of(self._connection, row)
 
     def list_checkpoints(
         self, session_id: str, *, limit: int = 50, cursor: str | None = None, offset: int | None = None
@@ -80,16 +80,9 @@ class Checkpoints(StoreBase):
         more = len(found) > limit
         items = found[:limit]
         return Page(
-            items=self._values(items),
+            items=_values(self._connection, items),
             next_cursor=cursors.encode("checkpoints", items[-1].seq) if more else None,
         )
-
-    def _values(self, rows: Sequence[models.Checkpoint]) -> list[Checkpoint]:
-        if not rows:
-            return []
-        places = [(row.state_base, row.state_number) for row in rows]
-        states = snapshots.read_many(self._connection, rows[0].session_id, places)
-        return [_value(row, states[row.state_number]) for row in rows]
 
 
 def check_meta(value: MetaLike) -> CheckpointMeta:
@@ -111,6 +104,20 @@ def check_meta(value: MetaLike) -> CheckpointMeta:
 def find(using: str, session_id: str, checkpoint_id: str) -> models.Checkpoint | None:
     rows = models.Checkpoint.objects.using(using)
     return rows.filter(session_id=session_id, checkpoint_id=checkpoint_id).first()
+
+
+def latest(using: str, session_id: str, pointer: str | None) -> models.Checkpoint | None:
+    """The checkpoint the session points at; if that is gone, the one of the highest step."""
+    row = None if pointer is None else find(using, session_id, pointer)
+    if row is None:
+        rows = models.Checkpoint.objects.using(using).filter(session_id=session_id)
+        row = rows.order_by("-step_count", "-seq").first()
+    return row
+
+
+def value_of(connection: BaseDatabaseWrapper, row: models.Checkpoint) -> Checkpoint:
+    """A checkpoint with its state."""
+    return _values(connection, [row])[0]
 
 
 def replay(work: Work, meta: CheckpointMeta, fingerprint: str) -> CommitResult | None:
@@ -178,6 +185,14 @@ def result_of(work: Work) -> CommitResult:
         message_count=session.message_count,
         head_seq=session.head_seq,
     )
+
+
+def _values(connection: BaseDatabaseWrapper, rows: Sequence[models.Checkpoint]) -> list[Checkpoint]:
+    if not rows:
+        return []
+    places = [(row.state_base, row.state_number) for row in rows]
+    states = snapshots.read_many(connection, rows[0].session_id, places)
+    return [_value(row, states[row.state_number]) for row in rows]
 
 
 def _value(row: models.Checkpoint, custom: dict[str, Any]) -> Checkpoint:

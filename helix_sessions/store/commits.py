@@ -1,11 +1,13 @@
 """The step commit: state, staged writes, messages and checkpoint in one transaction."""
 
+from typing import Any, NamedTuple
+
 from helix_sessions import documents
 from helix_sessions.store import checkpoints, frames, inputs, snapshots, staging, states
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.checkpoints import MetaLike
 from helix_sessions.store.unit import Work, check_version
-from helix_sessions.types import CommitResult, Messages, SessionState
+from helix_sessions.types import CheckpointMeta, CommitResult, Messages, SessionState
 
 
 class Commits(StoreBase):
@@ -24,28 +26,51 @@ class Commits(StoreBase):
 
         A caller that lost the answer repeats the call with the same checkpoint id and gets it again.
         """
-        columns, text = frames.owned_columns(state), frames.custom_state(state)
-        messages = inputs.messages(append_messages)
+        step = check(state, append_messages)
         meta = checkpoints.check_meta(checkpoint_meta)
         version = inputs.expected_version(expected_version)
-        fingerprint = ""
-        if meta.checkpoint_id is not None:
-            said = [f"{role} {content}" for role, content in messages]
-            fingerprint = documents.digest("commit", repr(columns), text, meta.step_id or "", *said)
+        fingerprint = step.fingerprint("commit", meta)
 
         def commit(work: Work) -> CommitResult | None:
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:
                 return made
             check_version(work, version)
-            states.put(work, state, columns)
-            for role, content in messages:
-                work.message(role, content)
-            custom, promoted = staging.promote(work, state.custom_state, meta.step_id)
-            snapshots.record(work, custom, documents.dump(custom) if promoted else text)
-            work.event("state_saved", {"step_count": state.step_count})
+            promoted = put(work, step, meta)
             checkpoints.record(work, meta, "staging" if promoted else "save", fingerprint)
             return None
 
         work, made = self._decide(session_id, commit)
         return made or checkpoints.result_of(work)
+
+
+class Step(NamedTuple):
+    """What a step commits, checked."""
+
+    state: SessionState
+    columns: dict[str, Any]
+    custom_state: str
+    messages: list[tuple[str, str]]
+
+    def fingerprint(self, kind: str, meta: CheckpointMeta, *more: str) -> str:
+        """By what a repeated commit is known; without an id it cannot be repeated."""
+        if meta.checkpoint_id is None:
+            return ""
+        said = [f"{role} {content}" for role, content in self.messages]
+        return documents.digest(kind, repr(self.columns), self.custom_state, meta.step_id or "", *more, *said)
+
+
+def check(state: SessionState, messages: Messages) -> Step:
+    """A caller's step, before anything is locked."""
+    return Step(state, frames.owned_columns(state), frames.custom_state(state), inputs.messages(messages))
+
+
+def put(work: Work, step: Step, meta: CheckpointMeta) -> bool:
+    """Commit a step to the locked session, all but its checkpoint; whether staged writes were promoted."""
+    states.put(work, step.state, step.columns)
+    for role, content in step.messages:
+        work.message(role, content)
+    custom, promoted = staging.promote(work, step.state.custom_state, meta.step_id)
+    snapshots.record(work, custom, documents.dump(custom) if promoted else step.custom_state)
+    work.event("state_saved", {"step_count": step.state.step_count})
+    return bool(promoted)

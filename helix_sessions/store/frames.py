@@ -7,7 +7,7 @@ from typing import Any
 from helix_sessions import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
 from helix_sessions.models import Session
-from helix_sessions.store import inputs
+from helix_sessions.store import inputs, pending
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import DOCUMENT_COLUMNS, SessionRow
 from helix_sessions.types import SESSION_STATUSES, SessionState
@@ -31,18 +31,10 @@ _IN_CHECKPOINT = ("status", "step_count", "message_count")
 """Fields that the checkpoint has as columns of its own."""
 
 
-def awaits_client(pending: Mapping[str, Any] | None) -> bool:
-    """Whether a pending call is without an answer."""
-    return any(
-        not (isinstance(call, Mapping) and call.get("submitted_at")) for call in (pending or {}).values()
-    )
-
-
 def owned_columns(state: SessionState) -> dict[str, Any]:
     """What the caller of a save decides, checked, as columns of the session's row."""
     if not isinstance(state, SessionState):
         raise InvalidInput(f"A state must be a SessionState, not {type(state).__name__}.")
-    pending = inputs.optional_mapping(state.pending_client_tool_calls, "pending_client_tool_calls")
     return {
         "status": inputs.choice(state.status, SESSION_STATUSES, "The status"),
         "step_count": inputs.integer(state.step_count, "step_count"),
@@ -52,8 +44,7 @@ def owned_columns(state: SessionState) -> dict[str, Any]:
         if state.failure_reason is None
         else inputs.text(state.failure_reason, "failure_reason"),
         "interrupt_context": inputs.document(state.interrupt_context),
-        "pending_client_tool_calls": pending,
-        "awaiting_client": awaits_client(state.pending_client_tool_calls),
+        **pending.columns(state.pending_client_tool_calls),
         "suspended_awaiting_children": inputs.optional_mapping(
             state.suspended_awaiting_children, "suspended_awaiting_children"
         ),

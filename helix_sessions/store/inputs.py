@@ -2,8 +2,9 @@
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -13,7 +14,10 @@ from helix_sessions import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
 from helix_sessions.types import ROLES
 
+T = TypeVar("T")
+
 MAX_ID = 255
+MAX_TOOL_CALL_ID = 256
 MAX_CHECKPOINT_ID = 512
 MAX_INTEGER = 2**63 - 1
 _BYTES_PER_CHARACTER = 3
@@ -167,6 +171,35 @@ def messages(values: Any) -> list[tuple[str, str]]:
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise InvalidInput("Messages must be a list of objects.")
     return [message(value) for value in values]
+
+
+def optional_turn_message(value: Any) -> tuple[str, str] | None:
+    """The role and text of a message given to a turn: an object, or a string that a user said."""
+    if value is None:
+        return None
+    return message({"role": "user", "content": value} if isinstance(value, str) else value)
+
+
+def value_of(kind: type[T], value: Any, what: str) -> T:
+    """A value of a dataclass, itself or as a dict with the same keys."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{what} is a {kind.__name__} or a dict with its keys.")
+    known = fields(kind)  # type: ignore[arg-type]
+    missing = {one.name for one in known if one.default is MISSING and one.default_factory is MISSING}
+    missing -= set(value)
+    unknown = set(value) - {one.name for one in known}
+    if unknown or missing:
+        wrong = ", ".join(sorted(map(str, missing or unknown)))
+        raise InvalidInput(f"{what} {'lacks' if missing else 'has no'} {wrong:.200}.")
+    return kind(**value)
+
+
+def values_of(kind: type[T], values: Any, what: str) -> list[T]:
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what}s must be a list.")
+    return [value_of(kind, value, what) for value in values]
 
 
 def owner_key(owner: Any) -> Any:

@@ -5,7 +5,7 @@ from functools import cache
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.models import Message, Session
-from helix_sessions.store import inputs
+from helix_sessions.store import inputs, open_calls
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
@@ -89,14 +89,25 @@ class Messages(StoreBase):
         """Keep the first `count` messages; returns how many went. They stay readable in the event log."""
         kept = inputs.integer(count, "count")
         with self._write(session_id, expected_version) as work:
-            removed: int = max(0, work.session.message_count - kept)
-            if removed:
-                seq = work.event("messages_truncated", {"count": kept, "removed": removed})
-                values = [seq, work.session.session_id, kept]
-                work.statement(
-                    f'UPDATE {table(Message).name} SET "truncated_seq" = %s'  # noqa: S608
-                    ' WHERE "session_id" = %s AND "position" >= %s AND "truncated_seq" IS NULL',
-                    [str(value) for value in values] if work.connection.vendor == "postgresql" else values,
-                )
-                work.change(message_count=kept)
-        return removed
+            return truncate(work, kept)
+
+
+def truncate(work: Work, kept: int) -> int:
+    """Hide all but the first `kept` messages of the locked session; how many went."""
+    session = work.session
+    removed: int = max(0, session.message_count - kept)
+    if removed:
+        work.change(
+            open_calls=open_calls.at(
+                work.connection, session.session_id, session.open_calls, session.message_count, kept
+            )
+        )
+        seq = work.event("messages_truncated", {"count": kept, "removed": removed})
+        values = [seq, session.session_id, kept, seq]
+        work.statement(
+            f'UPDATE {table(Message).name} SET "truncated_seq" = %s'  # noqa: S608
+            ' WHERE "session_id" = %s AND "position" >= %s AND "seq" < %s AND "truncated_seq" IS NULL',
+            [str(value) for value in values] if work.connection.vendor == "postgresql" else values,
+        )
+        work.change(message_count=kept)
+    return removed

@@ -1,16 +1,37 @@
 from helix_sessions.store.checkpoints import Checkpoints
+from helix_sessions.store.children import Children
 from helix_sessions.store.commits import Commits
 from helix_sessions.store.events import Events
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
+from helix_sessions.store.resumes import Resumes
+from helix_sessions.store.rewinds import Rewinds
 from helix_sessions.store.runs import Runs
 from helix_sessions.store.staging import Staging
 from helix_sessions.store.states import States
 from helix_sessions.store.statuses import Statuses
 from helix_sessions.store.sub_sessions import SubSessions
+from helix_sessions.store.submissions import Submissions
+from helix_sessions.store.suspensions import Suspensions
+from helix_sessions.store.turns import Turns
 
 
 class SessionStore(
-    Events, States, Statuses, Commits, Messages, Runs, Checkpoints, Staging, Interrupts, SubSessions
+    Events,
+    States,
+    Statuses,
+    Commits,
+    Messages,
+    Runs,
+    Checkpoints,
+    Staging,
+    Interrupts,
+    SubSessions,
+    Turns,
+    Suspensions,
+    Submissions,
+    Resumes,
+    Children,
+    Rewinds,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

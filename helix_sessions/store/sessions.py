@@ -14,6 +14,7 @@ from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
 from helix_sessions.models import (
     Checkpoint,
+    ClientCall,
     Event,
     EventKey,
     Message,
@@ -23,7 +24,7 @@ from helix_sessions.models import (
     StateSnapshot,
     SubSessionRef,
 )
-from helix_sessions.store import cursors, frames, inputs, snapshots
+from helix_sessions.store import cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute
 from helix_sessions.store.tables import table
@@ -54,6 +55,7 @@ _BELONGINGS: tuple[type[models.Model], ...] = (
     StateSnapshot,
     StagedChange,
     SubSessionRef,
+    ClientCall,
 )
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
@@ -150,27 +152,7 @@ class Sessions(StoreBase):
         )
         most = inputs.optional_integer(message_count, "message_count")
         with locking_transaction(self.using) as connection:
-            source = lock_row(connection, source_key, ALL_COLUMNS)
-            boundary = _boundary(self.using, source, checkpoint)
-            custom = snapshots.read(connection, source_key, boundary["state_base"], boundary["state_number"])
-            count = min(source.message_count, boundary["message_count"])
-            if most is not None:
-                count = min(count, most)
-            work = new_work(
-                connection,
-                {
-                    "session_id": key,
-                    "forked_from_session_id": source_key,
-                    "forked_from_checkpoint_id": checkpoint,
-                    "step_count": boundary["step_count"],
-                    **{name: boundary[name] for name in _KEPT_BY_A_BRANCH},
-                },
-            )
-            snapshots.record(work, custom, documents.dump(custom))
-            work.event(
-                "session_started", {"agent_type": source.agent_type, "forked_from": [source_key, checkpoint]}
-            )
-            _copy_messages(work, source_key, count)
+            work, custom = branch(connection, source_key, key, checkpoint, most)
             work.flush()
         return frames.state_of(work.session, custom)
 
@@ -257,6 +239,43 @@ def page_of_summaries(rows: Any, *, limit: int, cursor: str | None) -> Page[Sess
         items=items,
         next_cursor=cursors.encode("sessions", items[-1].created_at, items[-1].session_id) if more else None,
     )
+
+
+def branch(
+    connection: BaseDatabaseWrapper,
+    source_id: str,
+    new_id: str,
+    checkpoint_id: str | None,
+    message_count: int | None = None,
+    *,
+    custom: dict[str, Any] | None = None,
+) -> tuple[Work, dict[str, Any]]:
+    """A session that branches from another, which is locked, and its custom state: the source's, or this."""
+    source = lock_row(connection, source_id, ALL_COLUMNS)
+    boundary = _boundary(connection.alias, source, checkpoint_id)
+    if custom is None:
+        custom = snapshots.read(connection, source_id, boundary["state_base"], boundary["state_number"])
+    count = min(source.message_count, boundary["message_count"])
+    if message_count is not None:
+        count = min(count, message_count)
+    work = new_work(
+        connection,
+        {
+            "session_id": new_id,
+            "forked_from_session_id": source_id,
+            "forked_from_checkpoint_id": checkpoint_id,
+            "step_count": boundary["step_count"],
+            "open_calls": open_calls.at(
+                connection, source_id, source.open_calls, source.message_count, count
+            ),
+            **{name: boundary[name] for name in _KEPT_BY_A_BRANCH},
+        },
+    )
+    snapshots.record(work, custom, documents.dump(custom))
+    forked = {"agent_type": source.agent_type, "forked_from": [source_id, checkpoint_id]}
+    work.event("session_started", forked)
+    _copy_messages(work, source_id, count)
+    return work, custom
 
 
 def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict[str, Any]:

@@ -154,6 +154,13 @@ def promote(
     return custom, changes
 
 
+def discard(work: Work) -> bool:
+    """Forget all that is staged for the locked session; whether there was anything."""
+    count = work.session.staged_count
+    _forget(work, count)
+    return bool(count)
+
+
 def _forget_step(work: Work, step_id: str | None, count: int) -> None:
     if step_id is None:
         _forget(work, count)

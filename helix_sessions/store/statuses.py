@@ -9,7 +9,7 @@ from helix_sessions.store.base import StoreBase
 from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, SESSION_STATUSES, UNSET, CasMismatch, CasOk, Unset
 
-_CLEARED_ON_ACTIVE = ("error", "failure_reason", "interrupt_context")
+CLEARED_ON_ACTIVE = ("error", "failure_reason", "interrupt_context")
 
 
 class Statuses(StoreBase):
@@ -83,7 +83,7 @@ def enter(work: Work, columns: dict[str, Any]) -> None:
     """Change the status and what was given with it."""
     before, after = work.session.status, columns["status"]
     if after == "active":
-        work.change(**dict.fromkeys(_CLEARED_ON_ACTIVE))
+        work.change(**dict.fromkeys(CLEARED_ON_ACTIVE))
     work.change(**columns)
     if before != after:
         work.change(status_since=work.now)

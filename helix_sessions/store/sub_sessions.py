@@ -6,9 +6,10 @@ from typing import Any
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import InvalidInput, SubSessionRefExists, SubSessionRefNotFound
-from helix_sessions.store import inputs
+from helix_sessions.store import inputs, waits
 from helix_sessions.store.base import StoreBase
-from helix_sessions.types import REF_LOCATIONS, REF_MODES, SESSION_STATUSES, SubSessionRef
+from helix_sessions.store.unit import LIGHT_COLUMNS
+from helix_sessions.types import REF_LOCATIONS, REF_MODES, SESSION_STATUSES, TERMINAL_STATUSES, SubSessionRef
 
 _CHANGEABLE = ("agent_type", "parent_tool_call_id", "status", "mode", "location", "result")
 
@@ -47,12 +48,13 @@ class SubSessions(StoreBase):
     def update_sub_session_ref(
         self, session_id: str, sub_session_id: str, *, expected_version: int | None = None, **changes: Any
     ) -> SubSessionRef:
-        """Change what is known of a sub-session."""
+        """Change what is known of a sub-session. One that ended is waited for no longer."""
         key = inputs.identifier(sub_session_id, "The sub-session id")
         unknown = set(changes) - set(_CHANGEABLE)
         if unknown:
             raise InvalidInput(f"A reference has nothing to change named {', '.join(sorted(unknown))}.")
-        with self._write(session_id, expected_version) as work:
+        columns_read = (*LIGHT_COLUMNS, "suspended_awaiting_children")
+        with self._write(session_id, expected_version, columns=columns_read) as work:
             known = {ref.sub_session_id: ref for ref in stored(self.using, work.session.session_id)}
             if key not in known:
                 raise SubSessionRefNotFound(f"There is no reference to sub-session {key!r}.")
@@ -62,6 +64,8 @@ class SubSessions(StoreBase):
                 columns = {name: value for name, value in _columns(ref).items() if name in changes}
                 work.update(models.SubSessionRef, {"sub_session_id": key}, updated_at=work.now, **columns)
                 work.event("subagent_updated", {"sub_session_id": key, "changes": changes})
+                if ref.status in TERMINAL_STATUSES:
+                    waits.settle(work, _outcome(ref))
         return ref
 
     def get_sub_session_refs(self, session_id: str) -> list[SubSessionRef]:
@@ -96,6 +100,15 @@ def _checked(ref: SubSessionRef | Mapping[str, Any]) -> SubSessionRef:
         location=inputs.choice(ref.location, REF_LOCATIONS, "The location of a reference"),
         result=None if result is None else documents.load(result),
     )
+
+
+def _outcome(ref: SubSessionRef) -> dict[str, Any]:
+    """How a sub-session that is perhaps not stored here ended."""
+    if ref.status == "completed":
+        return {"sub_session_id": ref.sub_session_id, "status": ref.status, "output": ref.result}
+    said = ref.result.get("error") if isinstance(ref.result, dict) else ref.result
+    error = said if isinstance(said, str) else None
+    return {"sub_session_id": ref.sub_session_id, "status": ref.status, "error": error}
 
 
 def _content(ref: SubSessionRef) -> tuple[Any, ...]:

@@ -17,9 +17,15 @@ from django.utils import timezone
 
 from helix_sessions import documents
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import HelixSessionsError, SessionExists, SessionNotFound, StaleState
+from helix_sessions.exceptions import (
+    HelixSessionsError,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    StaleState,
+)
 from helix_sessions.models import Event, Message, Session
-from helix_sessions.store import flush, known_rows
+from helix_sessions.store import flush, known_rows, open_calls
 from helix_sessions.store.database import errors_translated, execute, fetch, transaction_on
 from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
@@ -193,6 +199,10 @@ class Work:
         seq = self.event(f"{role}_message", run_id=run_id, turn_id=turn_id, message_position=position)
         self.insert(Message, position=position, seq=seq, role=role, content=text)
         self.session.message_count = self.changes["message_count"] = position + 1
+        before = self.session.open_calls
+        open_now = open_calls.after(before, role, text, position)
+        if open_now != before:
+            self.change(open_calls=open_now)
         return seq
 
     def flush(self) -> str | None:
@@ -234,6 +244,76 @@ class Work:
         return KnownRow(xmin, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
+class Tree:
+    """Sessions that one call writes in one transaction.
+
+    They are locked the root first, then downwards, and those of one level by id, so that two calls never
+    wait for each other in a circle.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.connection = connection
+        self._works: dict[str, Work] = {}
+        self._written: list[tuple[Work, str]] = []
+
+    def lock(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS) -> Work:
+        """Lock one more session; one that is locked already is the same `Work`."""
+        if session_id not in self._works:
+            self._works[session_id] = Work(self.connection, lock_row(self.connection, session_id, columns))
+        return self._works[session_id]
+
+    def lock_with_root(self, session_id: str) -> tuple[Work, Work]:
+        """Lock a session and before it the root of its tree, both read whole; the root, then the session.
+
+        A session whose root is not stored is its own root.
+        """
+        named = read_row(self.connection, session_id, ("root_session_id",)).root_session_id
+        root = None
+        if named not in (None, session_id):
+            try:
+                root = self.lock(named, ALL_COLUMNS)
+            except SessionNotFound:
+                root = None
+        work = self.lock(session_id, ALL_COLUMNS)
+        if work.session.root_session_id != named:
+            raise SessionBusy(f"The session {session_id!r} was replaced meanwhile.")
+        return root or work, work
+
+    def flush(self) -> None:
+        """Write what was collected for each session. One for which nothing was is left as it is."""
+        for work in self._works.values():
+            xmin = work.flush()
+            if xmin is not None:
+                self._written.append((work, xmin))
+
+    def remember(self) -> None:
+        """Keep the rows that were committed, for the next write of this connection."""
+        if not self.connection.in_atomic_block:
+            for work, xmin in self._written:
+                known_rows.remember(self.connection, work.session.session_id, work.as_known(xmin))
+
+
+@contextmanager
+def write_tree(using: str) -> Iterator[Tree]:
+    """Let the block lock sessions and decide, flush all of them, commit.
+
+    A refusal has written nothing, so it ends the transaction without a rollback, which would make the
+    driver forget its prepared statements.
+    """
+    refusal: HelixSessionsError | None = None
+    with locking_transaction(using) as connection:
+        tree = Tree(connection)
+        try:
+            yield tree
+        except HelixSessionsError as error:
+            refusal = error
+        else:
+            tree.flush()
+    if refusal is not None:
+        raise refusal
+    tree.remember()
+
+
 @contextmanager
 def write(
     using: str,
@@ -242,26 +322,11 @@ def write(
     *,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
 ) -> Iterator[Work]:
-    """Lock a session, check what the caller expects, let the block decide, flush, commit.
-
-    A refusal has written nothing, so it ends the transaction without a rollback, which would make the
-    driver forget its prepared statements.
-    """
-    refusal: HelixSessionsError | None = None
-    xmin: str | None = None
-    with locking_transaction(using) as connection:
-        try:
-            work = Work(connection, lock_row(connection, session_id, columns))
-            check_version(work, expected_version)
-            yield work
-        except HelixSessionsError as error:
-            refusal = error
-        else:
-            xmin = work.flush()
-    if refusal is not None:
-        raise refusal
-    if xmin is not None and not connection.in_atomic_block:
-        known_rows.remember(connection, session_id, work.as_known(xmin))
+    """Lock a session, check what the caller expects, let the block decide, flush, commit."""
+    with write_tree(using) as tree:
+        work = tree.lock(session_id, columns)
+        check_version(work, expected_version)
+        yield work
 
 
 def decide(

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from helix_sessions.store import SessionStore
-from helix_sessions.types import SubSessionRef
+from helix_sessions.types import SessionState, SubSessionRef
 
 USER = {"role": "user", "content": "hello"}
 ASSISTANT = {"role": "assistant", "content": "hi"}
@@ -44,6 +44,29 @@ def _stage(store: SessionStore, key: str) -> None:
 
 def _append(store: SessionStore, key: str) -> None:
     store.append_messages(key, [USER, ASSISTANT])
+
+
+def _suspend(store: SessionStore, key: str, **options: Any) -> Any:
+    call = {"tool_call_id": "call", "tool_name": "tool", "arguments": {}}
+    state = (
+        store.load_state(key) if store.session_exists(key) else SessionState(session_id=key, agent_type="a")
+    )
+    return store.suspend(key, "client_tool", state=state, run_id="r", pending_calls=[call], **options)
+
+
+def _suspended(store: SessionStore, key: str) -> None:
+    store.create_run(key, run_id="r")
+    _suspend(store, key)
+
+
+def _answered(store: SessionStore, key: str) -> None:
+    _suspended(store, key)
+    store.submit_tool_result(key, "call", result=1)
+
+
+def _moved_on(store: SessionStore, key: str) -> None:
+    store.create_checkpoint(key)
+    _append(store, key)
 
 
 RAISING = [
@@ -106,6 +129,17 @@ RAISING = [
         "subagent_updated",
         lambda s, k: s.add_sub_session_refs(k, [REF]),
     ),
+    Call("begin_turn", lambda s, k, **o: s.begin_turn(k, message="hello", **o), "run_started"),
+    Call("suspend", _suspend, "run_finished", lambda s, k: s.create_run(k, run_id="r")),
+    Call(
+        "submit_tool_result",
+        lambda s, k, **o: s.submit_tool_result(k, "call", result=1, **o),
+        "tool_result_submitted",
+        _suspended,
+    ),
+    Call("resume", lambda s, k, **o: s.resume(k, **o), "session_resumed", _answered),
+    Call("settle_child", lambda s, k, **o: s.settle_child(k, "completed", **o), "status_changed"),
+    Call("rewind", lambda s, k, **o: s.rewind(k, **o), "session_rewound", _moved_on),
 ]
 """Calls that raise the version, and the type of event that names each. All take `expected_version`."""
 
@@ -133,6 +167,24 @@ IDLE = [
     Call("check_interrupt_flag", lambda s, k, **o: s.check_interrupt_flag(k, **o), label="polling no flag"),
     Call("clear_interrupt_flag", lambda s, k, **o: s.clear_interrupt_flag(k, **o), label="clearing no flag"),
     Call("promote_staging", lambda s, k, **o: s.promote_staging(k, "step", **o), label="nothing staged"),
+    Call(
+        "submit_tool_result",
+        lambda s, k, **o: s.submit_tool_result(k, "call", result=2, **o),
+        arrange=_answered,
+        label="answered already",
+    ),
+    Call(
+        "rewind",
+        lambda s, k, **o: s.rewind(k, **o),
+        arrange=lambda s, k: s.create_checkpoint(k),
+        label="back to where it is",
+    ),
+    Call(
+        "settle_child",
+        lambda s, k, **o: s.settle_child(k, "failed", **o),
+        arrange=lambda s, k: s.settle_child(k, "completed"),
+        label="settled already",
+    ),
     Call("add_sub_session_refs", lambda s, k, **o: s.add_sub_session_refs(k, [], **o), label="no refs"),
     Call(
         "add_sub_session_refs",

@@ -1,0 +1,109 @@
+"""Rewind: the session as it was at a checkpoint, to try again from there."""
+
+from dataclasses import replace
+from typing import Any
+
+from helix_sessions import documents, models
+from helix_sessions.exceptions import CheckpointNotFound
+from helix_sessions.store import checkpoints, children, frames, inputs, messages, snapshots, staging
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.database import fetch
+from helix_sessions.store.tables import table
+from helix_sessions.store.unit import ALL_COLUMNS, Tree, Work, check_version, write_tree
+from helix_sessions.types import SessionState
+
+
+class Rewinds(StoreBase):
+    """Rewind."""
+
+    def rewind(
+        self,
+        session_id: str,
+        *,
+        checkpoint_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> SessionState:
+        """Put state and transcript back to a checkpoint, by default the latest.
+
+        What a save may write is as it was then, and the checkpoint is the latest again; versions, runs,
+        the log and other checkpoints stay. Messages after the checkpoint are truncated, and messages
+        that were truncated since it are appended again. What was staged is discarded.
+        """
+        key = session_key(session_id)
+        wanted = inputs.optional_identifier(
+            checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
+        )
+        version = inputs.expected_version(expected_version)
+        with write_tree(self.using) as tree:
+            work = tree.lock(key, ALL_COLUMNS)
+            check_version(work, version)
+            if wanted is None:
+                row = checkpoints.latest(self.using, key, work.session.checkpoint_id)
+            else:
+                row = checkpoints.find(self.using, key, wanted)
+            if row is None:
+                raise CheckpointNotFound(
+                    f"Session {key!r} has no checkpoint{f' {wanted!r}' if wanted else ''}."
+                )
+            then = checkpoints.value_of(work.connection, row).state
+            changed = _restore_state(tree, work, then)
+            changed |= _restore_transcript(work, row)
+            if work.session.checkpoint_id != row.checkpoint_id:
+                changed = True
+                work.change(
+                    checkpoint_id=row.checkpoint_id,
+                    checkpointed_at=row.created_at,
+                    checkpoint_source=row.source,
+                )
+            if staging.discard(work) or changed:
+                work.event("session_rewound", {"checkpoint_id": row.checkpoint_id})
+        return frames.state_of(work.session, then.custom_state)
+
+
+def _restore_state(tree: Tree, work: Work, then: SessionState) -> bool:
+    session = work.session
+    awaited = then.suspended_awaiting_children
+    if awaited:
+        then = replace(then, suspended_awaiting_children=children.born_settled(tree, awaited))
+    columns = frames.owned_columns(then)
+    changes = {name: value for name, value in columns.items() if getattr(session, name) != value}
+    before, number = session.status, session.state_number
+    work.change(**changes)
+    if session.status != before:
+        work.change(status_since=work.now)
+        work.event("status_changed", {"from": before, "to": session.status})
+    snapshots.record(work, then.custom_state, documents.dump(then.custom_state))
+    return bool(changes) or session.state_number != number
+
+
+def _restore_transcript(work: Work, row: models.Checkpoint) -> bool:
+    """Hide what came after the checkpoint, append again what was hidden since."""
+    common = _still_visible(work, row)
+    removed = messages.truncate(work, common)
+    hidden = _hidden_since(work, row, common)
+    for role, content in hidden:
+        work.message(role, content)
+    return bool(removed or hidden)
+
+
+def _still_visible(work: Work, row: models.Checkpoint) -> int:
+    """How many messages of the checkpoint's transcript are in the present one; they are its first."""
+    visible = models.Message.objects.using(work.connection.alias).visible()
+    later = visible.filter(
+        session_id=work.session.session_id, position__lt=row.message_count, seq__gt=row.seq
+    )
+    first = later.order_by("position").values_list("position", flat=True).first()
+    return min(row.message_count, work.session.message_count) if first is None else first
+
+
+def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[Any, ...]]:
+    if common == row.message_count:
+        return []
+    rows = table(models.Message)
+    return fetch(
+        work.connection,
+        f'SELECT "role", {rows.selection(work.connection.vendor, ["content"])} FROM {rows.name}'  # noqa: S608
+        ' WHERE "session_id" = %s AND "position" >= %s AND "position" < %s AND "seq" <= %s'
+        ' AND "truncated_seq" > %s ORDER BY "position"',
+        [work.session.session_id, common, row.message_count, row.seq, row.seq],
+    )

@@ -1,0 +1,144 @@
+"""Turns: a session begun or continued, with a run to execute."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from helix_sessions import documents
+from helix_sessions.exceptions import (
+    InvalidInput,
+    RunInProgress,
+    SessionExists,
+    SessionNotFound,
+    StillWaiting,
+)
+from helix_sessions.store import (
+    frames,
+    inputs,
+    open_calls,
+    pending,
+    runs,
+    sessions,
+    snapshots,
+    statuses,
+    waits,
+)
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.unit import ALL_COLUMNS, Work, locking_transaction
+from helix_sessions.types import JSON, Message, Run, Turn
+
+
+class Turns(StoreBase):
+    """Turns."""
+
+    def begin_turn(
+        self,
+        session_id: str,
+        *,
+        message: str | Message | None = None,
+        agent_type: str | None = None,
+        branch: tuple[str, str | None] | None = None,
+        custom_state: Mapping[str, JSON] | None = None,
+        run_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Turn:
+        """Begin a turn: of a new session, of a branch, or of a session that exists, which is continued.
+
+        `agent_type`, `branch` and `custom_state` are about a session that is created; one that exists is
+        continued as it is: active, with its memory, and a step count of 0. Tool calls that somebody left
+        open get an error for a result, so that the transcript is one a model accepts.
+        """
+        key = session_key(session_id)
+        said = inputs.optional_turn_message(message)
+        source = _branch(branch)
+        agent = inputs.optional_identifier(agent_type, "agent_type")
+        text = inputs.optional_mapping(custom_state, "custom_state")
+        version = inputs.expected_version(expected_version)
+        run_key = sessions.new_id() if run_id is None else inputs.identifier(run_id, "The run id")
+        while True:
+            try:
+                return self._continue(key, said, run_key, version)
+            except SessionNotFound:
+                if version is not None:
+                    raise
+            try:
+                return self._create(key, said, run_key, agent, source, text)
+            except SessionExists:
+                continue
+
+    def _continue(
+        self, key: str, said: tuple[str, str] | None, run_id: str, expected_version: int | None
+    ) -> Turn:
+        with self._write(key, expected_version, columns=ALL_COLUMNS) as work:
+            session = work.session
+            if session.run_id is not None:
+                raise RunInProgress(f"Run {session.run_id!r} is running.")
+            _refuse_while_waiting(work)
+            custom = snapshots.read(work.connection, key, session.state_base, session.state_number)
+            if session.status == "active":
+                work.change(**dict.fromkeys(statuses.CLEARED_ON_ACTIVE))
+            else:
+                statuses.enter(work, {"status": "active"})
+            work.change(step_count=0, output=None, suspended_step_id=None, suspension_context=None)
+            run = _open(work, said, run_id)
+        return Turn(state=frames.state_of(work.session, custom), run=run)
+
+    def _create(
+        self,
+        key: str,
+        said: tuple[str, str] | None,
+        run_id: str,
+        agent_type: str | None,
+        source: tuple[str, str | None] | None,
+        custom_state: str | None,
+    ) -> Turn:
+        given = None if custom_state is None else documents.load(custom_state)
+        with locking_transaction(self.using) as connection:
+            if source is None:
+                work = sessions.new_work(connection, {"session_id": key, "agent_type": agent_type or "agent"})
+                custom = given or {}
+                snapshots.record(work, custom, custom_state or "{}")
+                work.event("session_started", {"agent_type": work.session.agent_type})
+            else:
+                work, custom = sessions.branch(connection, source[0], key, source[1], custom=given)
+                work.change(step_count=0, agent_type=agent_type or work.session.agent_type)
+            run = _open(work, said, run_id)
+            work.flush()
+        return Turn(state=frames.state_of(work.session, custom), run=run)
+
+
+def heal(work: Work) -> None:
+    """Give the locked session's open calls an error for a result, in the order they were made."""
+    for call in open_calls.read(work.session.open_calls):
+        work.message("tool", documents.write(open_calls.error_result(call)))
+
+
+def _open(work: Work, said: tuple[str, str] | None, run_id: str) -> Run:
+    heal(work)
+    if said is not None:
+        work.message(*said)
+    return runs.start(work, run_id, "{}")
+
+
+def _refuse_while_waiting(work: Work) -> None:
+    """A session that waits, or has answers nobody consumed yet, is resumed."""
+    calls = pending.read(work.session.pending_client_tool_calls)
+    awaited = waits.read(work.session.suspended_awaiting_children)
+    if not calls and not awaited:
+        return
+    call_ids, children = pending.ids(pending.unanswered(calls)), waits.waiting(awaited)
+    if call_ids or children:
+        raise StillWaiting(tool_call_ids=call_ids, sub_session_ids=children)
+    raise StillWaiting(
+        "All that the session waited for is there; resume it.",
+        tool_call_ids=calls,
+        sub_session_ids=[wait["sub_session_id"] for wait in awaited.values()],
+    )
+
+
+def _branch(value: Any) -> tuple[str, str | None] | None:
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, tuple | list) or len(value) != 2:
+        raise InvalidInput("A branch is a source session's id and a checkpoint id, or None for now.")
+    checkpoint_id = inputs.optional_identifier(value[1], "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID)
+    return session_key(value[0]), checkpoint_id
