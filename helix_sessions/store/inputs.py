@@ -170,3 +170,10 @@ def owner_key(owner: Any) -> Any:
     if isinstance(key, int):
         integer(key, "The owner's key", minimum=-MAX_INTEGER)
     return key
+
+
+def required_owner_key(owner: Any) -> Any:
+    key = owner_key(owner)
+    if key is None:
+        raise InvalidInput("An owner is needed.")
+    return key

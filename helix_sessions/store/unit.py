@@ -83,26 +83,48 @@ def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
 
 
 def read_row(
-    connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
+    connection: BaseDatabaseWrapper,
+    session_id: str,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> SessionRow:
-    """The session's row, without a lock."""
+    """The session's row, without a lock. With an owner, anybody else's session is not there."""
+    columns = _with_owner(columns, owner)
     rows = fetch(connection, _read_sql(connection.vendor, columns), [session_id])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    check_owner(session_id, row, owner)
+    return row
+
+
+def check_owner(session_id: str, row: Any, owner: Any) -> None:
+    """Another owner's session is refused in the words of one that does not exist."""
+    if owner is not UNSET and row.owner_id != owner:
+        raise SessionNotFound(f"There is no session {session_id!r}.")
+
+
+def _with_owner(columns: tuple[str, ...], owner: Any) -> tuple[str, ...]:
+    return columns if owner is UNSET or "owner_id" in columns else (*columns, "owner_id")
 
 
 def lock_row(
-    connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
+    connection: BaseDatabaseWrapper,
+    session_id: str,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> SessionRow:
-    """The session's row, locked until the transaction ends."""
+    """The session's row, locked until the transaction ends. With an owner, as `read_row` does."""
+    columns = _with_owner(columns, owner)
     params = [session_id]
     if connection.vendor == "postgresql":
         params.insert(0, f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms")
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    check_owner(session_id, row, owner)
+    return row
 
 
 class Work:
@@ -257,6 +279,7 @@ def write(
     expected_version: int | None = None,
     *,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> Iterator[Work]:
     """Lock a session, check what the caller expects, let the block decide, flush, commit.
 
@@ -266,7 +289,7 @@ def write(
     refusal: HelixSessionsError | None = None
     with transaction_on(using) as connection, _restored_lock_timeout(connection):
         try:
-            work = Work(connection, lock_row(connection, session_id, columns))
+            work = Work(connection, lock_row(connection, session_id, columns, owner))
             check_version(work, expected_version)
             yield work
         except HelixSessionsError as error:
@@ -278,11 +301,13 @@ def write(
 
 
 def check_version(work: Work, expected_version: int | None) -> None:
-    if expected_version is not None and expected_version != work.session.version:
+    check_row_version(work.session, expected_version)
+
+
+def check_row_version(row: SessionRow, expected_version: int | None) -> None:
+    if expected_version is not None and expected_version != row.version:
         raise StaleState(
-            expected_version=expected_version,
-            current_version=work.session.version,
-            current_status=work.session.status,
+            expected_version=expected_version, current_version=row.version, current_status=row.status
         )
 
 
