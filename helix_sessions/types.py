@@ -346,8 +346,6 @@ class Answer:
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
-    kept: bool = True
-    """Whether a repeated request gets this answer; otherwise it is worked on anew."""
     replayed: bool = False
     """True when this answer was given before and nothing was done now."""
 

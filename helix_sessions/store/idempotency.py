@@ -30,7 +30,8 @@ class Idempotency(StoreBase):
         The claim of the key, whatever `work` writes and its answer are one transaction: a process that
         dies leaves all of them or none. A request with the same key meanwhile waits a moment, then gets
         `IdempotencyInProgress`. `digest` stands for the request; another under the same key is refused
-        with `IdempotencyKeyReused`. An answer with `kept=False` gives the key back.
+        with `IdempotencyKeyReused`. When `work` raises,
+        nothing is kept and the key is free again.
         """
         owner = inputs.required_owner_key(user)
         inputs.identifier(key, "The idempotency key")
@@ -39,10 +40,7 @@ class Idempotency(StoreBase):
                 return _given(connection, owner, key, digest)
             answer = work()
             rows = IdempotentAnswer.objects.using(self.using).filter(user_id=owner, key=key)
-            if answer.kept:
-                rows.update(status=answer.status, headers=answer.headers, body=answer.body)
-            else:
-                rows.delete()
+            rows.update(status=answer.status, headers=answer.headers, body=answer.body)
             return answer
 
     def prune_idempotency_keys(self) -> int:

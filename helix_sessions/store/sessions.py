@@ -139,6 +139,11 @@ class Sessions(StoreBase):
         row = self._read(session_id, names)
         return SessionHead(**{name: getattr(row, name) for name in names})
 
+    def check_session_version(self, session_id: str, expected_version: int) -> None:
+        """Raise `StaleState` unless the session has this version."""
+        row = self._read(session_id, ("version", "status"))
+        check_row_version(row, inputs.expected_version(expected_version))
+
     def get_metadata(self, session_id: str) -> tuple[dict[str, JSON], int]:
         """The metadata, and the version they are of."""
         row = self._read(session_id, ("metadata", "version"))

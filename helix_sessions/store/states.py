@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from helix_sessions import documents
 from helix_sessions.exceptions import ModeLocked, SessionNotFound
@@ -12,7 +12,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, check_owner
-from helix_sessions.types import JSON, CheckpointMeta, SessionState
+from helix_sessions.types import JSON, UNSET, CheckpointMeta, SessionState
 from helix_sessions.writes import apply_writes, parse_writes
 
 
@@ -79,7 +79,7 @@ class States(StoreBase):
 def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
     """Make what the caller owns of a state the session's, apart from the custom state."""
     session = work.session
-    if state.mode != session.mode:
+    if cast(object, state.mode) is not UNSET and state.mode != session.mode:
         raise ModeLocked(f"The mode is {session.mode!r} and cannot become {state.mode!r:.80}.")
     before = session.status
     work.change(**columns)
