@@ -44,7 +44,7 @@ class _WideningStore:
                 return call(*args, **kwargs)
             except SessionNotFound:
                 if self._writing and not may_manage_all(self._user):
-                    self._say_if_only_seen(args)
+                    self._say_if_only_seen(kwargs.get("session_id", next(iter(args), None)))
                     raise
                 if not may_view_all(self._user):
                     raise
@@ -52,14 +52,9 @@ class _WideningStore:
 
         return widening
 
-    def _say_if_only_seen(self, args: tuple[Any, ...]) -> None:
+    def _say_if_only_seen(self, session_id: Any) -> None:
         """Who may see a session is not told that it does not exist."""
-        if (
-            args
-            and isinstance(args[0], str)
-            and may_view_all(self._user)
-            and self._all.session_exists(args[0])
-        ):
+        if isinstance(session_id, str) and may_view_all(self._user) and self._all.session_exists(session_id):
             raise PermissionDenied
 
 
