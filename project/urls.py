@@ -16,5 +16,5 @@ if HAS_API:
         path("api/", include("helix_sessions.api.urls")),
         path("schema/", SpectacularAPIView.as_view(), name="schema"),
         path("schema/swagger/", SpectacularSwaggerView.as_view(), name="swagger"),
-        path("schema/redoc/", SpectacularRedocView.as_view(), name="redoc"),
+        path("schema/redoc/", SpectacularRedocView.as_view(template_name="redoc.html"), name="redoc"),
     ]

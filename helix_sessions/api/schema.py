@@ -59,6 +59,7 @@ def operation(
     tag: str,
     request: Any = None,
     sent: Any = None,
+    sent_as_patch: Any = None,
     response: Any = None,
     status: int = 200,
     example: Any = None,
@@ -102,7 +103,9 @@ def operation(
                 OpenApiExample(f"{operation_id}_answer", example, response_only=True, status_codes=codes)
             )
         if sent is not None:
-            examples.append(OpenApiExample(f"{operation_id}_request", sent, request_only=True))
+            examples.append(_sent(f"{operation_id}_request", sent, "application/json"))
+        if sent_as_patch is not None:
+            examples.append(_sent(f"{operation_id}_patch", sent_as_patch, "application/json-patch+json"))
         decorated: F = extend_schema(
             operation_id=operation_id,
             tags=[tag],
@@ -115,6 +118,10 @@ def operation(
         return decorated
 
     return described
+
+
+def _sent(name: str, value: Any, media_type: str) -> Any:
+    return OpenApiExample(name, value, request_only=True, media_type=media_type)
 
 
 def _query(query: Query) -> Any:

@@ -10,7 +10,7 @@ from helix_sessions.api.serializers.pages import PageQuery
 
 class EventInput(Input):
     type = IdField()
-    data = DocumentField(required=False, allow_null=True)  # type: ignore[assignment]
+    data = DocumentField(required=False)  # type: ignore[assignment]
     turn_id = IdField(required=False, allow_null=True)
     run_id = IdField(required=False, allow_null=True)
     idempotency_key = IdField(
@@ -29,7 +29,7 @@ class EventSerializer(serializers.Serializer[Any]):
     session_id = serializers.CharField()
     seq = serializers.IntegerField()
     type = serializers.CharField()
-    data = serializers.JSONField(allow_null=True)  # type: ignore[assignment]
+    data = serializers.JSONField()  # type: ignore[assignment]
     turn_id = serializers.CharField(allow_null=True)
     run_id = serializers.CharField(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -42,7 +42,7 @@ class EventPageSerializer(serializers.Serializer[Any]):
 
 class ProjectedMessageSerializer(serializers.Serializer[Any]):
     role = serializers.CharField()
-    content = serializers.JSONField(allow_null=True)
+    content = serializers.JSONField()
     tool_call_id = serializers.CharField(allow_null=True)
     seq = serializers.IntegerField()
     created_at = serializers.DateTimeField()

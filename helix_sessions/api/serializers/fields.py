@@ -64,16 +64,16 @@ class TextsField(_AsItIs, serializers.ListField):
 
 
 class DocumentField(serializers.JSONField):
-    """Any JSON value."""
+    """Any JSON value, null included."""
 
     def run_validation(self, data: Any = empty) -> Any:
-        return self.validate_empty_values(data)[1]
+        return self.validate_empty_values(data)[1] if data is empty else data
 
 
 class AnyObject(serializers.DictField):
     """An object with anything in it."""
 
-    child = serializers.JSONField(allow_null=True)
+    child = serializers.JSONField()
 
 
 class MomentField(serializers.DateTimeField):

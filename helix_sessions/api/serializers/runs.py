@@ -25,9 +25,9 @@ class RunInput(Input):
 class RunUpdateInput(Input):
     status = ChoiceText(RUN_STATUSES)
     step_count = WholeField(required=False, allow_null=True, min_value=0)
-    output = DocumentField(required=False, allow_null=True)
+    output = DocumentField(required=False)
     error = TextField(required=False, allow_null=True)
-    usage = DocumentField(required=False, allow_null=True)
+    usage = DocumentField(required=False)
 
 
 class RunSerializer(serializers.Serializer[Any]):
@@ -38,9 +38,9 @@ class RunSerializer(serializers.Serializer[Any]):
     step_count = serializers.IntegerField()
     start_sequence = serializers.IntegerField()
     end_sequence = serializers.IntegerField(allow_null=True)
-    output = serializers.JSONField(allow_null=True)
+    output = serializers.JSONField()
     error = serializers.CharField(allow_null=True)
-    usage = serializers.JSONField(allow_null=True)
+    usage = serializers.JSONField()
     metadata = AnyObject()
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)

@@ -38,8 +38,8 @@ class SessionInput(Input):
     root_session_id = IdField(required=False, allow_null=True)
     mode = ChoiceText(MODES, required=False)
     expires_at = MomentField(required=False, allow_null=True)
-    tracing_context = DocumentField(required=False, allow_null=True)
-    workspace_ref = DocumentField(required=False, allow_null=True)
+    tracing_context = DocumentField(required=False)
+    workspace_ref = DocumentField(required=False)
 
 
 class NewSessionInput(SessionInput):

@@ -14,7 +14,7 @@ class RefChangesInput(Input):
     status = ChoiceText(SESSION_STATUSES, required=False)
     mode = ChoiceText(REF_MODES, required=False)
     location = ChoiceText(REF_LOCATIONS, required=False)
-    result = DocumentField(required=False, allow_null=True)
+    result = DocumentField(required=False)
 
 
 class RefInput(RefChangesInput):
@@ -33,7 +33,7 @@ class SubSessionRefSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(SESSION_STATUSES)
     mode = serializers.ChoiceField(REF_MODES)
     location = serializers.ChoiceField(REF_LOCATIONS)
-    result = serializers.JSONField(allow_null=True)
+    result = serializers.JSONField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 

@@ -72,6 +72,7 @@ class StateView(View):
         tag="state",
         request={JSON_TYPE: MergeInput, JSON_PATCH_TYPE: _PATCH_SCHEMA},
         sent={"writes": examples.WRITES},
+        sent_as_patch=[{"op": "add", "path": "/parcel/found", "value": True}],
         response=SessionStateSerializer,
         example=examples.STATE,
         if_match=True,
