@@ -5,20 +5,25 @@ from typing import Any
 
 from bench.contestants.base import Contestant
 from bench.payload import Document, Step
+from bench.place import Place, Route
 
 CHUNK = 500
+ALIASES: dict[Route, str] = {"direct": "default", "counted": "counted", "delayed": "delayed"}
+SECOND_ALIASES: dict[Route, str] = {"direct": "second", "counted": "counted_2", "delayed": "delayed_2"}
+"""Another connection to the same database by the same way."""
 
 
 class Ours(Contestant):
     """A store on one database alias."""
 
     name = "ours"
+    database = "ours"
 
-    def __init__(self, using: str = "default") -> None:
+    def __init__(self, place: Place, through: Route = "direct", using: str | None = None) -> None:
         from helix_sessions.store import SessionStore
 
-        self.using = using
-        self.store = SessionStore(using=using)
+        self.using = using or ALIASES[through]
+        self.store = SessionStore(using=self.using)
         self.states: dict[str, Any] = {}
         self.versions: dict[str, int] = {}
 
@@ -61,10 +66,11 @@ class Ours(Contestant):
         self.store.emit_event(session_id, "progress", data)
 
     def compare_and_set(self, session_id: str, expected: str, status: str) -> None:
+        from helix_sessions.types import CasOk
+
         version = self.versions[session_id]
         result = self.store.compare_and_set_status(session_id, [expected], status, expected_version=version)
-        assert result
-        self.versions[session_id] = result.new_version
+        self.versions[session_id] = result.new_version if isinstance(result, CasOk) else -1
 
     def load_state(self, session_id: str) -> object:
         return self.store.load_state(session_id)
@@ -83,3 +89,24 @@ class Ours(Contestant):
 
     def delete(self, session_id: str) -> None:
         self.store.delete_session(session_id)
+
+
+class OursHopping(Ours):
+    """Steps of one session that two connections take in turn, as when workers share the requests.
+
+    What a connection remembers of the session is out of date each time.
+    """
+
+    name = "ours, hopping"
+
+    def __init__(self, place: Place, through: Route = "direct") -> None:
+        super().__init__(place, through)
+        self.other = Ours(place, using=SECOND_ALIASES[through])
+
+    def close(self) -> None:
+        super().close()
+        self.other.close()
+
+    def step(self, session_id: str, step: Step) -> None:
+        super().step(session_id, step)
+        self.store, self.other.store = self.other.store, self.store

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_sessions import documents, models
-from helix_sessions.exceptions import CheckpointNotFound, CommitConflict, InvalidInput
+from helix_sessions.exceptions import CheckpointNotFound, CommitConflict
 from helix_sessions.store import cursors, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.unit import ALL_COLUMNS, Work, check_version
@@ -25,10 +25,27 @@ class Checkpoints(StoreBase):
         fingerprint = documents.digest("create", checked.step_id or "")
         with self._write(session_id, columns=ALL_COLUMNS) as work:
             made = replay(work, checked, fingerprint)
-            if made is None:
-                check_version(work, version)
-                record(work, checked, "save", fingerprint)
-        return self.get_checkpoint(session_id, checked.checkpoint_id or work.session.checkpoint_id)
+            if made is not None:
+                return self.get_checkpoint(session_id, str(made.checkpoint_id))
+            check_version(work, version)
+            record(work, checked, "save", fingerprint)
+            session = work.session
+            custom = snapshots.read(
+                work.connection, session.session_id, session.state_base, session.state_number
+            )
+        return Checkpoint(
+            checkpoint_id=session.checkpoint_id,
+            session_id=session.session_id,
+            step_count=session.step_count,
+            status=session.status,
+            source="save",
+            state=frames.state_of(session, custom),
+            message_count=session.message_count,
+            run_id=session.run_id if checked.run_id is None else checked.run_id,
+            step_id=checked.step_id,
+            metadata=documents.load(documents.dump(checked.metadata)),
+            created_at=work.now,
+        )
 
     def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None:
         """The checkpoint written last, whatever its step count."""
@@ -77,14 +94,18 @@ class Checkpoints(StoreBase):
 
 def check_meta(value: MetaLike) -> CheckpointMeta:
     """The meta a caller passed, checked."""
-    if value is not None and not isinstance(value, CheckpointMeta | Mapping):
-        raise InvalidInput("A checkpoint meta is a CheckpointMeta or a dict with its keys.")
+    if value is None:
+        return CheckpointMeta()
     meta = CheckpointMeta.of(value)
-    inputs.optional_identifier(meta.checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID)
-    inputs.optional_identifier(meta.step_id, "step_id")
-    inputs.optional_identifier(meta.run_id, "run_id")
     inputs.mapping(meta.metadata, "The metadata of a checkpoint")
-    return meta
+    return CheckpointMeta(
+        checkpoint_id=inputs.optional_identifier(
+            meta.checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
+        ),
+        step_id=inputs.optional_identifier(meta.step_id, "step_id"),
+        run_id=inputs.optional_identifier(meta.run_id, "run_id"),
+        metadata=dict(meta.metadata),
+    )
 
 
 def find(using: str, session_id: str, checkpoint_id: str) -> models.Checkpoint | None:
@@ -133,7 +154,7 @@ def record(work: Work, meta: CheckpointMeta, source: str, fingerprint: str = "")
         state_base=session.state_base,
         run_id=session.run_id if meta.run_id is None else meta.run_id,
         step_id=meta.step_id,
-        metadata=documents.dump(meta.metadata),
+        metadata=documents.write(meta.metadata),
         fingerprint=fingerprint,
         created_at=work.now,
     )

@@ -14,7 +14,10 @@ from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
 from helix_sessions.store.tables import aware, table
+from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, EventTexts, ProjectedMessage
+
+_MAX_TYPES = 500
 
 MESSAGE_TYPES = {f"{role}_message": role for role in ROLES}
 
@@ -24,14 +27,15 @@ class Events(Sessions):
 
     def attach(self, session_id: str, *, agent_type: str = "agent") -> int:
         """The number of the session's last event; the session is created when there is none."""
-        try:
-            return int(self._read(session_id, ("head_seq",)).head_seq)
-        except SessionNotFound:
-            pass
-        try:
-            return self.create_session(session_id, agent_type=agent_type).head_seq
-        except SessionExists:
-            return int(self._read(session_id, ("head_seq",)).head_seq)
+        while True:  # whoever else creates or deletes it in between
+            try:
+                return int(self._read(session_id, ("head_seq",)).head_seq)
+            except SessionNotFound:
+                pass
+            try:
+                return self.create_session(session_id, agent_type=agent_type).head_seq
+            except SessionExists:
+                continue
 
     def detach(self, session_id: str) -> None:
         """Let go of what this process holds for a session. The store holds nothing; events stay."""
@@ -56,10 +60,11 @@ class Events(Sessions):
         role = MESSAGE_TYPES.get(kind) if isinstance(data, dict) and "content" in data else None
         if role is not None:
             if data.get("role", role) != role:
-                raise InvalidInput(f"A {kind} event cannot have the role {data['role']!r:.80}.")
+                raise InvalidInput(f"A {kind} event cannot have the role {inputs.shown(data['role'])}.")
             data = data if "role" in data else {"role": role, **data}
         text = inputs.document(data)
-        with self._write(session_id) as work:
+
+        def emit(work: Work) -> EventRecord:
             if key is not None:
                 before = EventKey.objects.using(self.using).filter(
                     session_id=work.session.session_id, key=key
@@ -75,15 +80,17 @@ class Events(Sessions):
                 seq = work.event(kind, text=text, run_id=given, turn_id=turn)
             if key is not None:
                 work.insert(EventKey, key=key, seq=seq)
-        return EventRecord(
-            session_id=work.session.session_id,
-            seq=seq,
-            type=kind,
-            data=None if text is None else documents.load(text),
-            turn_id=turn,
-            run_id=run if run is not None else work.session.run_id,
-            created_at=work.now,
-        )
+            return EventRecord(
+                session_id=work.session.session_id,
+                seq=seq,
+                type=kind,
+                data=None if text is None else documents.load(text),
+                turn_id=turn,
+                run_id=run if run is not None else work.session.run_id,
+                created_at=work.now,
+            )
+
+        return self._decide(session_id, emit)[1]
 
     def get_events(
         self,
@@ -199,4 +206,7 @@ def _types(values: Iterable[str]) -> list[str]:
         values = [values]
     if not isinstance(values, Iterable):
         raise InvalidInput("types must be a list of event types.")
-    return sorted({inputs.identifier(value, "The type of an event") for value in values})
+    kinds = sorted({inputs.identifier(value, "The type of an event") for value in values})
+    if len(kinds) > _MAX_TYPES:
+        raise InvalidInput(f"At most {_MAX_TYPES} types can be asked for, not {len(kinds)}.")
+    return kinds

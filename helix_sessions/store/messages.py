@@ -9,7 +9,7 @@ from helix_sessions.store import cursors, inputs
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import SessionRow, check_owner
+from helix_sessions.store.unit import SessionRow, Work, check_owner
 from helix_sessions.types import UNSET, AppendResult, MessagePage, MessageTexts
 from helix_sessions.types import Messages as MessageList
 
@@ -49,13 +49,15 @@ class Messages(StoreBase):
         """Add messages to the end of the transcript."""
         checked = inputs.messages(messages)
         run = inputs.optional_identifier(run_id, "run_id")
-        with self._write(session_id, expected_version) as work:
-            first: int = work.session.message_count
+
+        def append(work: Work) -> None:
             for role, text in checked:
                 work.message(role, text, run_id=UNSET if run is None else run)
+
+        work, _ = self._decide(session_id, append, expected_version)
         session = work.session
         return AppendResult(
-            first_position=first,
+            first_position=session.message_count - len(checked),
             message_count=session.message_count,
             version=session.version,
             head_seq=session.head_seq,
@@ -85,13 +87,14 @@ class Messages(StoreBase):
         its place in the transcript, while an offset from the end moves with each new message."""
         start = min(inputs.integer(offset, "offset"), _EVERYTHING)
         most = _EVERYTHING if limit is None else min(inputs.integer(limit, "limit"), _EVERYTHING)
-        place = None if cursor is None else _place(cursor, newest_first)
+        backwards = inputs.flag(newest_first, "newest_first")
+        place = None if cursor is None else _place(cursor, backwards)
         if place is None:
             bounds = [start, start + most]
         else:
-            bounds = [place - most, place] if newest_first else [place, place + most]
+            bounds = [place - most, place] if backwards else [place, place + most]
         key, connection = session_key(session_id), self._connection
-        sql = _page_sql(connection.vendor, newest_first, newest_first and place is None)
+        sql = _page_sql(connection.vendor, backwards, backwards and place is None)
         rows = fetch(connection, sql, [*bounds, key])
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
@@ -99,13 +102,13 @@ class Messages(StoreBase):
         check_owner(key, row, self._owner)
         total: int = row.message_count
         end = total - start if place is None else place
-        after = end - most if newest_first else bounds[1]
-        more = most > 0 and (after > 0 if newest_first else after < total)
+        after = end - most if backwards else bounds[1]
+        more = most > 0 and (after > 0 if backwards else after < total)
         return MessageTexts(
             texts=[found[3] for found in rows if found[3] is not None],
             total=total,
             version=row.version,
-            next_cursor=cursors.encode("messages", _direction(newest_first), after) if more else None,
+            next_cursor=cursors.encode("messages", _direction(backwards), after) if more else None,
         )
 
     def get_message_count(self, session_id: str) -> int:

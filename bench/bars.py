@@ -1,0 +1,72 @@
+"""What we want to reach, and whether this run did."""
+
+from dataclasses import dataclass
+
+from bench.results import Results
+from bench.scale import Scale
+
+STEP = "step commit"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number of a run and its limit, from above or from below. `quiet` is beside it, not judged."""
+
+    what: str
+    measured: float | None
+    limit: float
+    at_least: bool = False
+    quiet: float | None = None
+
+    @property
+    def reached(self) -> bool | None:
+        if self.measured is None:
+            return None
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        if self.measured is None:
+            return f"{self.what:50}{'':>8}  {sign} {self.limit:<5g} not measured"
+        verdict = "reached" if self.reached else "NOT REACHED"
+        quiet = "" if self.quiet is None else f" (quiet {self.quiet:.2f})"
+        return f"{self.what:50}{self.measured:8.2f}  {sign} {self.limit:<5g} {verdict}{quiet}"
+
+
+def bars(results: Results, scale: Scale) -> list[Bar]:
+    """Every bar, with what was measured."""
+
+    def ratio(what: str, limit: float, section: str, operation: str, *, at_least: bool = False) -> Bar:
+        row = results.find(section, operation, "ours")
+        if row is None or row.ratio is None:
+            return Bar(what, None, limit, at_least)
+        return Bar(what, row.ratio.middle, limit, at_least, row.quiet)
+
+    def ahead(peer: str, limit: float) -> Bar:
+        what = f"{peer} / ours, history 1,000"
+        theirs = results.find(STEP, "history 1,000", peer)
+        ours = results.find(STEP, "history 1,000", "ours")
+        if not (theirs and theirs.ratio and theirs.quiet and ours and ours.ratio and ours.quiet):
+            return Bar(what, None, limit, True)
+        return Bar(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
+
+    stored = results.find("growth", "stored in 1,000 steps", "ours")
+    longest, large, small = max(scale.histories), scale.large_list, scale.small_list
+    full = f"all {scale.long_history:,} messages"
+    grown = f"{large:,} against {small:,}"
+    return [
+        ratio("step commit / FLOOR, history 100", 0.75, STEP, "history 100"),
+        ratio(f"step commit, {longest:,} / 0 messages", 1.10, STEP, f"{longest:,} against 0"),
+        ratio("16 writers, throughput / FLOOR", 0.9, "throughput", "writers: 16", at_least=True),
+        ratio("step commit 1 ms away / FLOOR", 0.6, "step commit, 1 ms away", "history 100"),
+        ratio("WAL bytes per step / FLOOR", 1.2, "resources per step", "WAL"),
+        ratio("append / FLOOR", 0.9, "operations", "append 2 messages"),
+        ratio("latest 50 / FLOOR", 1.2, "operations", "latest 50 messages"),
+        ratio(f"{full} / FLOOR", 1.2, "operations", full),
+        ratio(f"list 50 of {large:,} / of {small:,}", 1.3, "list", grown),
+        ratio("SQLite step commit / sqlite3", 2.0, "SQLite", "step commit, history 100"),
+        ahead("OpenAI SQLAlchemySession", 3),
+        ahead("Google ADK append_event", 8),
+        ahead("LangGraph PostgresSaver", 25),
+        Bar("MB stored, 1 MB state, 1,000 steps", stored.value.middle if stored else None, 20),
+    ]
