@@ -7,7 +7,7 @@ import helix_sessions.models.fields
 
 
 class Migration(migrations.Migration):
-    dependencies = [("helix_sessions", "0003_sqlite_wal")]
+    dependencies = [("helix_sessions", "0004_idempotency")]
 
     operations = [
         migrations.CreateModel(

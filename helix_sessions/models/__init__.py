@@ -3,6 +3,7 @@
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.events import Event, EventKey
+from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.messages import Message
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
@@ -15,6 +16,7 @@ __all__ = [
     "ClientCall",
     "Event",
     "EventKey",
+    "IdempotentAnswer",
     "Message",
     "Run",
     "Session",

@@ -9,13 +9,14 @@ from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS
 
 from helix_sessions.store.session_store import SessionStore
+from helix_sessions.types import UNSET
 
 
 class AsyncSessionStore:
     """`SessionStore` with awaitable calls. One implementation: each call is the store's own."""
 
-    def __init__(self, using: str = DEFAULT_DB_ALIAS) -> None:
-        self._store = SessionStore(using)
+    def __init__(self, using: str = DEFAULT_DB_ALIAS, *, owned_by: Any = UNSET) -> None:
+        self._store = SessionStore(using, owned_by=owned_by)
 
     @property
     def using(self) -> str:

@@ -47,7 +47,7 @@ class Children(StoreBase):
         given = {"output": inputs.document(output), "error": inputs.string_document(error, "error")}
         version = inputs.expected_version(expected_version)
         with write_tree(self.using) as tree:
-            parent, child = _lock_pair(tree, key)
+            parent, child = _lock_pair(tree, key, self._owner)
             check_version(child, version)
             ended_before = child.session.status in TERMINAL_STATUSES
             if not ended_before:
@@ -115,8 +115,8 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
     return [ref for key, ref in known.items() if key in wanted]
 
 
-def _lock_pair(tree: Tree, child_id: str) -> tuple[Work | None, Work]:
-    named = read_row(tree.connection, child_id, ("parent_session_id",)).parent_session_id
+def _lock_pair(tree: Tree, child_id: str, owner: Any) -> tuple[Work | None, Work]:
+    named = read_row(tree.connection, child_id, ("parent_session_id",), owner).parent_session_id
     parent = None
     if named not in (None, child_id):
         try:

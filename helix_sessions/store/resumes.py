@@ -50,7 +50,7 @@ class Resumes(StoreBase):
         version = inputs.expected_version(expected_version)
         run_key = sessions.new_id() if run_id is None else inputs.identifier(run_id, "The run id")
         with write_tree(self.using) as tree:
-            root, work = tree.lock_with_root(key)
+            root, work = tree.lock_with_root(key, self._owner)
             check_version(work, version)
             session = work.session
             calls = pending.read(session.pending_client_tool_calls)

@@ -2,6 +2,7 @@ from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
 from helix_sessions.store.commits import Commits
 from helix_sessions.store.events import Events
+from helix_sessions.store.idempotency import Idempotency
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
@@ -33,5 +34,6 @@ class SessionStore(
     Resumes,
     Children,
     Rewinds,
+    Idempotency,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

@@ -4,6 +4,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
-from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
+from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import (
     Checkpoint,
     ClientCall,
@@ -24,12 +25,29 @@ from helix_sessions.models import (
     StateSnapshot,
     SubSessionRef,
 )
+from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, lock_row, locking_transaction
-from helix_sessions.types import JSON, MODES, SESSION_STATUSES, Page, SessionState, SessionSummary
+from helix_sessions.store.unit import (
+    ALL_COLUMNS,
+    SessionRow,
+    Work,
+    check_row_version,
+    lock_row,
+    locking_transaction,
+)
+from helix_sessions.types import (
+    JSON,
+    MODES,
+    SESSION_STATUSES,
+    UNSET,
+    Page,
+    SessionHead,
+    SessionState,
+    SessionSummary,
+)
 
 _SUMMARY = (
     "session_id",
@@ -93,7 +111,7 @@ class Sessions(StoreBase):
         columns = {
             "session_id": key,
             "agent_type": inputs.identifier(agent_type, "agent_type"),
-            "owner_id": inputs.owner_key(owner),
+            "owner_id": self._new_owner(owner),
             "user_id": inputs.optional_identifier(user_id, "user_id"),
             "stream_id": inputs.optional_identifier(stream_id, "stream_id"),
             "tags": documents.write(inputs.tags(tags)),
@@ -107,7 +125,7 @@ class Sessions(StoreBase):
         }
         with locking_transaction(self.using) as connection:
             if columns["parent_session_id"] is not None:
-                parent = lock_row(connection, columns["parent_session_id"])
+                parent = lock_row(connection, columns["parent_session_id"], owner=self._owner)
                 columns["root_session_id"] = parent.root_session_id or parent.session_id
             work = new_work(connection, columns)
             snapshots.record(work, dict(state), text)
@@ -124,18 +142,55 @@ class Sessions(StoreBase):
             return False
         return True
 
-    def delete_session(self, session_id: str) -> None:
+    def get_session_head(self, session_id: str) -> SessionHead:
+        """What may change about a session with each call, without any document."""
+        names = tuple(known.name for known in fields(SessionHead))
+        row = self._read(session_id, names)
+        return SessionHead(**{name: getattr(row, name) for name in names})
+
+    def check_session_version(self, session_id: str, expected_version: int) -> None:
+        """Raise `StaleState` unless the session has this version."""
+        row = self._read(session_id, ("version", "status"))
+        check_row_version(row, inputs.expected_version(expected_version))
+
+    def get_metadata(self, session_id: str) -> tuple[dict[str, JSON], int]:
+        """The metadata, and the version they are of."""
+        row = self._read(session_id, ("metadata", "version"))
+        return documents.load(row.metadata), row.version
+
+    def _new_owner(self, owner: Any) -> Any:
+        """Who owns what this store creates; a store of one owner creates for nobody else."""
+        key = inputs.owner_key(owner)
+        if self._owner is UNSET:
+            return key
+        if key not in (None, self._owner):
+            raise InvalidInput("This store creates sessions of its own owner only.")
+        return self._owner
+
+    def delete_session(self, session_id: str, *, expected_version: int | None = None) -> None:
         """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error."""
+        version = inputs.expected_version(expected_version)
         level = {session_key(session_id)}
         seen: set[str] = set()
         with locking_transaction(self.using) as connection:
             while level:
                 seen |= level
-                present = {key for key in sorted(level) if _locked(connection, key)}
+                present = {key for key in sorted(level) if self._locked(connection, key, version)}
+                version = None
                 below = _children(self.using, present)
                 for key in sorted(present):
                     _remove(connection, key)
                 level = below - seen
+
+    def _locked(
+        self, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
+    ) -> bool:
+        try:
+            row = lock_row(connection, session_id, ("session_id", "version", "status"), self._owner)
+        except SessionNotFound:
+            return False
+        check_row_version(row, expected_version)
+        return True
 
     def clone_session(
         self,
@@ -152,9 +207,20 @@ class Sessions(StoreBase):
         )
         most = inputs.optional_integer(message_count, "message_count")
         with locking_transaction(self.using) as connection:
-            work, custom = branch(connection, source_key, key, checkpoint, most)
+            work, custom = branch(connection, source_key, key, checkpoint, most, owner=self._owner)
             work.flush()
         return frames.state_of(work.session, custom)
+
+    def query_sessions(self) -> SessionQuerySet:
+        """The sessions this store knows, newest first; to be narrowed, and read with `page_of_sessions`."""
+        rows = Session.objects.using(self.using).newest_first()
+        return rows if self._owner is UNSET else rows.owned_by(self._owner)
+
+    def page_of_sessions(
+        self, rows: SessionQuerySet, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[SessionSummary]:
+        """A page of what `query_sessions` was narrowed to."""
+        return page_of_summaries(rows, limit=limit, cursor=cursor)
 
     def list_sessions(
         self,
@@ -171,7 +237,7 @@ class Sessions(StoreBase):
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
         """Sessions, newest first, without their documents."""
-        rows = Session.objects.using(self.using).newest_first()
+        rows = self.query_sessions()
         if status is not None:
             rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
         if agent_type is not None:
@@ -249,9 +315,10 @@ def branch(
     message_count: int | None = None,
     *,
     custom: dict[str, Any] | None = None,
+    owner: Any = UNSET,
 ) -> tuple[Work, dict[str, Any]]:
     """A session that branches from another, which is locked, and its custom state: the source's, or this."""
-    source = lock_row(connection, source_id, ALL_COLUMNS)
+    source = lock_row(connection, source_id, ALL_COLUMNS, owner)
     boundary = _boundary(connection.alias, source, checkpoint_id)
     if custom is None:
         custom = snapshots.read(connection, source_id, boundary["state_base"], boundary["state_number"])
@@ -330,14 +397,6 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
         [key, offset, now, source_id, most],
     )
     work.change(message_count=count, head_seq=work.session.head_seq + count)
-
-
-def _locked(connection: BaseDatabaseWrapper, session_id: str) -> bool:
-    try:
-        lock_row(connection, session_id, ("session_id",))
-    except SessionNotFound:
-        return False
-    return True
 
 
 def _children(using: str, parents: Iterable[str]) -> set[str]:

@@ -16,10 +16,10 @@ from helix_sessions.exceptions import (
     UnknownToolCall,
 )
 from helix_sessions.models import Session
-from helix_sessions.store import client_calls, inputs, pending
+from helix_sessions.store import client_calls, inputs, pending, unit
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.pending import Entry
-from helix_sessions.store.unit import LIGHT_COLUMNS, SessionRow, Work
+from helix_sessions.store.unit import LIGHT_COLUMNS, Work
 from helix_sessions.types import JSON, UNSET, Submission, Unset
 
 MAX_RESULT_BYTES = 1024 * 1024
@@ -53,9 +53,10 @@ class Submissions(StoreBase):
         key, call_id = session_key(session_id), _short(tool_call_id, "tool_call_id")
         response = _response(result, error, approved, reason)
         approval = None if approval_id is None else _short(approval_id, "approval_id")
+        version = inputs.expected_version(expected_version)
         root_id, owner_id = self._find(key, call_id)
         try:
-            with self._write(owner_id, expected_version, columns=_COLUMNS) as work:
+            with unit.write(self.using, owner_id, version, columns=_COLUMNS) as work:
                 calls = pending.read(work.session.pending_client_tool_calls)
                 entry = calls.get(call_id)
                 if entry is None:
@@ -137,7 +138,7 @@ class Submissions(StoreBase):
     def _maps(self, root_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
         names = ("client_tool_call_ownership", "completed_client_tool_calls")
         try:
-            row: SessionRow = self._read(root_id, names)
+            row = unit.read_row(self._connection, root_id, names)
         except SessionNotFound:
             return {}, {}
         ownership, completed = (getattr(row, name) for name in names)

@@ -56,7 +56,7 @@ class Suspensions(StoreBase):
         asked = documents.write([kind, run_key, calls, awaited])
         fingerprint = step.fingerprint("suspend", meta, asked)
         with write_tree(self.using) as tree:
-            root, work = tree.lock_with_root(key)
+            root, work = tree.lock_with_root(key, self._owner)
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:
                 return made

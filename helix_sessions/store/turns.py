@@ -24,7 +24,7 @@ from helix_sessions.store import (
 )
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.unit import ALL_COLUMNS, Work, locking_transaction
-from helix_sessions.types import JSON, Message, Run, Turn
+from helix_sessions.types import JSON, UNSET, Message, Run, Turn
 
 
 class Turns(StoreBase):
@@ -94,12 +94,18 @@ class Turns(StoreBase):
         given = None if custom_state is None else documents.load(custom_state)
         with locking_transaction(self.using) as connection:
             if source is None:
-                work = sessions.new_work(connection, {"session_id": key, "agent_type": agent_type or "agent"})
+                named = agent_type or "agent"
+                owner = None if self._owner is UNSET else self._owner
+                work = sessions.new_work(
+                    connection, {"session_id": key, "agent_type": named, "owner_id": owner}
+                )
                 custom = given or {}
                 snapshots.record(work, custom, custom_state or "{}")
                 work.event("session_started", {"agent_type": work.session.agent_type})
             else:
-                work, custom = sessions.branch(connection, source[0], key, source[1], custom=given)
+                work, custom = sessions.branch(
+                    connection, source[0], key, source[1], custom=given, owner=self._owner
+                )
                 work.change(step_count=0, agent_type=agent_type or work.session.agent_type)
             run = _open(work, said, run_id)
             work.flush()

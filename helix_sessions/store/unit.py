@@ -97,26 +97,48 @@ def _lock_timeout() -> str:
 
 
 def read_row(
-    connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
+    connection: BaseDatabaseWrapper,
+    session_id: str,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> SessionRow:
-    """The session's row, without a lock."""
+    """The session's row, without a lock. With an owner, anybody else's session is not there."""
+    columns = _with_owner(columns, owner)
     rows = fetch(connection, _read_sql(connection.vendor, columns), [session_id])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    check_owner(session_id, row, owner)
+    return row
+
+
+def check_owner(session_id: str, row: Any, owner: Any) -> None:
+    """Another owner's session is refused in the words of one that does not exist."""
+    if owner is not UNSET and row.owner_id != owner:
+        raise SessionNotFound(f"There is no session {session_id!r}.")
+
+
+def _with_owner(columns: tuple[str, ...], owner: Any) -> tuple[str, ...]:
+    return columns if owner is UNSET or "owner_id" in columns else (*columns, "owner_id")
 
 
 def lock_row(
-    connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
+    connection: BaseDatabaseWrapper,
+    session_id: str,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> SessionRow:
-    """The session's row, locked until the transaction ends."""
+    """The session's row, locked until the transaction ends. With an owner, as `read_row` does."""
+    columns = _with_owner(columns, owner)
     params = [session_id]
     if connection.vendor == "postgresql":
         params.insert(0, _lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    check_owner(session_id, row, owner)
+    return row
 
 
 class Work:
@@ -256,25 +278,26 @@ class Tree:
         self._works: dict[str, Work] = {}
         self._written: list[tuple[Work, str]] = []
 
-    def lock(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS) -> Work:
+    def lock(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS, owner: Any = UNSET) -> Work:
         """Lock one more session; one that is locked already is the same `Work`."""
         if session_id not in self._works:
-            self._works[session_id] = Work(self.connection, lock_row(self.connection, session_id, columns))
+            row = lock_row(self.connection, session_id, columns, owner)
+            self._works[session_id] = Work(self.connection, row)
         return self._works[session_id]
 
-    def lock_with_root(self, session_id: str) -> tuple[Work, Work]:
+    def lock_with_root(self, session_id: str, owner: Any = UNSET) -> tuple[Work, Work]:
         """Lock a session and before it the root of its tree, both read whole; the root, then the session.
 
         A session whose root is not stored is its own root.
         """
-        named = read_row(self.connection, session_id, ("root_session_id",)).root_session_id
+        named = read_row(self.connection, session_id, ("root_session_id",), owner).root_session_id
         root = None
         if named not in (None, session_id):
             try:
                 root = self.lock(named, ALL_COLUMNS)
             except SessionNotFound:
                 root = None
-        work = self.lock(session_id, ALL_COLUMNS)
+        work = self.lock(session_id, ALL_COLUMNS, owner)
         if work.session.root_session_id != named:
             raise SessionBusy(f"The session {session_id!r} was replaced meanwhile.")
         return root or work, work
@@ -321,16 +344,22 @@ def write(
     expected_version: int | None = None,
     *,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> Iterator[Work]:
     """Lock a session, check what the caller expects, let the block decide, flush, commit."""
     with write_tree(using) as tree:
-        work = tree.lock(session_id, columns)
+        work = tree.lock(session_id, columns, owner)
         check_version(work, expected_version)
         yield work
 
 
 def decide(
-    using: str, session_id: str, decision: Callable[[Work], T], expected_version: int | None = None
+    using: str,
+    session_id: str,
+    decision: Callable[[Work], T],
+    expected_version: int | None = None,
+    *,
+    owner: Any = UNSET,
 ) -> tuple[Work, T]:
     """Make a write that is decided by a function of the row: without a lock on a row this connection
     wrote last and nobody since, otherwise as `write` does. For the hot paths.
@@ -339,12 +368,12 @@ def decide(
     """
     connection = connections[using]
     known = known_rows.recall(connection, session_id)
-    if known is not None:
+    if known is not None and owner in (UNSET, known.values["owner_id"]):
         done = _decide_unlocked(connection, known, decision, expected_version)
         if done is not None:
             return done
         known_rows.forget(connection, session_id)
-    with write(using, session_id, expected_version) as work:
+    with write(using, session_id, expected_version, owner=owner) as work:
         outcome = decision(work)
     return work, outcome
 
@@ -375,11 +404,13 @@ def _decide_unlocked(
 
 
 def check_version(work: Work, expected_version: int | None) -> None:
-    if expected_version is not None and expected_version != work.session.version:
+    check_row_version(work.session, expected_version)
+
+
+def check_row_version(row: SessionRow, expected_version: int | None) -> None:
+    if expected_version is not None and expected_version != row.version:
         raise StaleState(
-            expected_version=expected_version,
-            current_version=work.session.version,
-            current_status=work.session.status,
+            expected_version=expected_version, current_version=row.version, current_status=row.status
         )
 
 
