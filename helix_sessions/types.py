@@ -271,6 +271,25 @@ class EventRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """Something for whoever reads along at this moment: a piece of text, progress. It is never stored."""
+
+    session_id: str
+    data: JSON
+    after_seq: int
+    """The number of the session's last event when it was published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """What a recovery left behind."""
+
+    prior_head: int
+    """The number of the last event before it."""
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptRequest:
     """Somebody asked the session to stop."""
 

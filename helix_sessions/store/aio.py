@@ -2,13 +2,18 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS
 
+from helix_sessions.store import inputs
+from helix_sessions.store.base import session_key
 from helix_sessions.store.session_store import SessionStore
+from helix_sessions.store.subscriptions import SessionLog, event_or_fragment
+from helix_sessions.stream.feeds import AsyncTail
+from helix_sessions.types import EventRecord, Fragment
 
 
 class AsyncSessionStore:
@@ -20,6 +25,22 @@ class AsyncSessionStore:
     @property
     def using(self) -> str:
         return self._store.using
+
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: bool = False
+    ) -> AsyncTail[EventRecord | Fragment]:
+        """`SessionStore.subscribe` as an async iterator: `async for event in store.subscribe(id)`.
+
+        Needs a running event loop. It may be awaited before it is iterated, and then an unknown session
+        is reported there instead of by the first step.
+        """
+        log = SessionLog(self.using, session_key(session_id))
+        return AsyncTail(
+            log,
+            partial(event_or_fragment, log.key[1]),
+            after=inputs.optional_integer(after, "after"),
+            fragments=fragments,
+        )
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

@@ -32,10 +32,6 @@ class Events(Sessions):
         except SessionExists:
             return int(self._read(session_id, ("head_seq",)).head_seq)
 
-    def detach(self, session_id: str) -> None:
-        """Let go of what this process holds for a session. The store holds nothing; events stay."""
-        self._read(session_id, ("session_id",))
-
     def emit_event(
         self,
         session_id: str,

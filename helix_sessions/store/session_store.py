@@ -8,9 +8,22 @@ from helix_sessions.store.staging import Staging
 from helix_sessions.store.states import States
 from helix_sessions.store.statuses import Statuses
 from helix_sessions.store.sub_sessions import SubSessions
+from helix_sessions.store.subscriptions import Subscriptions
+from helix_sessions.store.wakes import Wakes
 
 
 class SessionStore(
-    Events, States, Statuses, Commits, Messages, Runs, Checkpoints, Staging, Interrupts, SubSessions
+    Events,
+    Subscriptions,
+    Wakes,
+    States,
+    Statuses,
+    Commits,
+    Messages,
+    Runs,
+    Checkpoints,
+    Staging,
+    Interrupts,
+    SubSessions,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

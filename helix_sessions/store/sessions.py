@@ -28,6 +28,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute, transaction_on
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, lock_row
+from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import JSON, MODES, SESSION_STATUSES, Page, SessionState, SessionSummary
 
 _SUMMARY = (
@@ -133,6 +134,7 @@ class Sessions(StoreBase):
                 below = _children(self.using, present)
                 for key in sorted(present):
                     _remove(connection, key)
+                    wake_after_commit(connection, key, None)
                 level = below - seen
 
     def clone_session(

@@ -21,6 +21,7 @@ from helix_sessions.exceptions import HelixSessionsError, SessionExists, Session
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.store.database import execute, fetch, transaction_on
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
+from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import UNSET, Unset
 
 DOCUMENT_COLUMNS = (
@@ -118,6 +119,7 @@ class Work:
         self.versioned = True
         """Whether this write raises the version."""
         self._new = new
+        self._first_seq: int | None = None
         self._changes: dict[str, Any] = {}
         self._inserts: dict[type[models.Model], list[Row]] = {}
         self._statements: list[tuple[str, list[Any]]] = []
@@ -165,6 +167,8 @@ class Work:
         """Append to the log; the event's number. `data` is a small value of ours, `text` a document."""
         seq: int = self.session.head_seq + 1
         self.change(head_seq=seq)
+        if self._first_seq is None:
+            self._first_seq = seq
         self.insert(
             Event,
             seq=seq,
@@ -206,6 +210,8 @@ class Work:
             self._flush_in_one_statement()
         else:
             self._flush_table_by_table()
+        if self._first_seq is not None:
+            wake_after_commit(self.connection, self.session.session_id, self._first_seq)
 
     def _insert_session(self) -> None:
         sql = f"{insert_sql(Session, ALL_COLUMNS, 1)} ON CONFLICT DO NOTHING"
