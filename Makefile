@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml requirements.txt
 
-.PHONY: help run test lint format matrix clean
+.PHONY: help run test lint format matrix bench bench-quick clean
 
 help:
 	@echo "make run     the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint    the checks of make test without the tests"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make matrix  the tests on every supported Django and Python found here"
+	@echo "make bench   against hand-written SQL and other products (make bench-quick: five minutes)"
 	@echo "make clean   remove the virtual environment, the demo's data and all caches"
 
 run: $(VENV)/run.stamp
@@ -46,8 +47,14 @@ matrix: $(VENV)/test.stamp
 	$(INSTALL) -e ".[matrix]"
 	$(BIN)/nox
 
+bench: .venv-bench/stamp
+	.venv-bench/bin/python -m bench
+
+bench-quick: .venv-bench/stamp
+	.venv-bench/bin/python -m bench --quick
+
 clean:
-	rm -rf $(VENV) var .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-bench bench/results var .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -64,3 +71,9 @@ $(VENV)/run.stamp: $(SOURCES) | $(BIN)/python
 $(VENV)/test.stamp: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -r requirements.txt -e ".[binary,demo,test,lint]"
 	@touch $@ $(VENV)/run.stamp
+
+.venv-bench/stamp: $(SOURCES) | $(BIN)/python
+	$(BIN)/python -m venv .venv-bench
+	@echo '*' > .venv-bench/.gitignore
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e ".[binary,bench]"
+	@touch $@

@@ -1,29 +1,66 @@
-"""`python -m bench [--quick] [--only SECTION …]`."""
+"""`python -m bench [--quick] [--only SECTION ...]`: measure, print, and write results and a chart."""
 
 import argparse
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
 
-from bench.databases import databases
+from bench.about import about
+from bench.bars import bars
+from bench.chart import chart
+from bench.contestants import PEERS
+from bench.databases import Arena, arena
+from bench.growth import measure_growth
+from bench.listing import measure_listing
+from bench.on_sqlite import measure_sqlite
+from bench.operations import measure_delayed_steps, measure_operations, measure_steps
 from bench.report import show
+from bench.resources import measure_resources
 from bench.results import Results
+from bench.scale import FULL, QUICK, Scale
+from bench.writers import measure_writers
+
+SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
+    "step": measure_steps,
+    "delay": measure_delayed_steps,
+    "operations": measure_operations,
+    "resources": measure_resources,
+    "writers": measure_writers,
+    "list": measure_listing,
+    "growth": measure_growth,
+    "sqlite": measure_sqlite,
+}
+RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="five minutes at most")
-    parser.add_argument("--only", nargs="+", default=["step"])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer rounds: five minutes")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION")
     arguments = parser.parse_args()
+    scale = QUICK if arguments.quick else FULL
     results = Results()
-    with databases() as place:
-        from bench.contestants.floor import Floor
-        from bench.contestants.one_statement import OneStatement
-        from bench.contestants.ours import Ours
-        from bench.operations import time_steps
+    for peer in PEERS:
+        missing = ", ".join(peer.missing())
+        print(f"{peer.name}: {f'left out, {missing} is not installed' if missing else peer.less}")
+    with arena() as where:
+        results.about = about(where.place) | {"quick": arguments.quick}
+        print(json.dumps(results.about, indent=1), flush=True)
+        for section in arguments.only:
+            begin, start = len(results.rows), perf_counter()
+            SECTIONS[section](where, scale, results)
+            show(results, begin)
+            print(f"({section}: {perf_counter() - start:.0f} s)", flush=True)
+    results.about["load_after"] = round(os.getloadavg()[0], 1)
+    print("\n== bars ==")
+    for bar in bars(results, scale):
+        print(bar)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "latest.json").write_text(json.dumps(results.as_json(), indent=1))
+    (RESULTS / "latest.svg").write_text(chart(results))
 
-        contestants = [Floor(place.url("floor")), OneStatement(place.url("floor")), Ours()]
-        for length in (0, 100, 1000) if arguments.quick else (0, 100, 1000, 5000, 50000):
-            start = len(results.rows)
-            results.add_timings("step", f"history {length:,}", time_steps(contestants, length, rounds=30))
-            show(results, start)
 
-
-main()
+if __name__ == "__main__":
+    main()

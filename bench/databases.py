@@ -1,69 +1,69 @@
-"""The servers of one run: a private PostgreSQL that is as durable as any, and an SQLite file."""
+"""The servers of one run: a private PostgreSQL that is as durable as any, and SQLite files."""
 
 import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
-
+from bench.contestants import CORE, installed_peers
+from bench.contestants.base import Contestant
 from bench.contestants.floor import Floor, FloorJsonb
+from bench.contestants.sqlite_floor import SqliteFloor
+from bench.place import Place, Route
+from bench.proxy import Proxy, proxy
 from tests.postgres import private_server
 
 DURABLE = {"fsync": True, "synchronous_commit": True, "full_page_writes": True}
 """PostgreSQL's defaults, said aloud because the tests' server is quicker than that."""
 
-MADE_BY_DJANGO = {"default": "ours", "list_small": "list_small", "list_large": "list_large"}
-"""Aliases and the databases they name."""
-
-OTHERS = ("floor", "floor_jsonb")
+ONE_WAY_DELAY = 0.0005
+LISTS = ("list_small", "list_large")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the databases of this run are."""
+class Arena:
+    """The databases, and the proxy that counts."""
 
-    server: str
-    sqlite: Path
-
-    def url(self, database: str) -> str:
-        """The address of one of the server's databases."""
-        return f"{self.server.rpartition('/')[0]}/{database}"
-
-    def execute(self, sql: str, database: str = "postgres") -> list[tuple[object, ...]]:
-        """Run one statement as the superuser, outside a transaction."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
-            cursor = connection.execute(sql)
-            return cursor.fetchall() if cursor.description else []
+    place: Place
+    counting: Proxy
 
 
 @contextmanager
-def databases() -> Iterator[Place]:
+def arena() -> Iterator[Arena]:
     """Start everything, make every table, and set Django up."""
-    with tempfile.TemporaryDirectory(prefix="helix_bench_") as directory, private_server(**DURABLE) as server:
-        place = Place(server.url, Path(directory) / "bench.sqlite3")
-        for name in (*MADE_BY_DJANGO.values(), *OTHERS):
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="helix_bench_"))
+        server = stack.enter_context(private_server(**DURABLE))
+        counting = stack.enter_context(proxy(server.port))
+        delaying = stack.enter_context(proxy(server.port, ONE_WAY_DELAY))
+        ports: dict[Route, int] = {"direct": server.port, "counted": counting.port, "delayed": delaying.port}
+        place = Place(server.url, Path(directory) / "ours.sqlite3", ports)
+        kinds: list[type[Contestant]] = [*CORE, FloorJsonb, *installed_peers()]
+        for name in sorted({kind.database for kind in kinds} | set(LISTS)):
             place.execute(f"CREATE DATABASE {name}")
-        Floor.prepare(place.url("floor"))
-        FloorJsonb.prepare(place.url("floor_jsonb"))
         _set_up_django(place)
-        yield place
-        _close_django()
+        for kind in [*kinds, SqliteFloor]:
+            kind.prepare(place)
+        for name in LISTS:
+            Floor.prepare(place, name)
+        stack.callback(_close_django)
+        yield Arena(place, counting)
 
 
 def _set_up_django(place: Place) -> None:
     import django
     from django.core.management import call_command
 
-    aliases = {alias: place.url(name) for alias, name in MADE_BY_DJANGO.items()}
-    aliases["sqlite"] = f"sqlite:///{place.sqlite}"
-    os.environ["HELIX_BENCH_DATABASES"] = json.dumps(aliases)
+    made = {"default": place.url("ours"), **{name: place.url(name) for name in LISTS}}
+    made["sqlite"] = f"sqlite:///{place.sqlite}"
+    routes = {name: place.url("ours", name) for name in ("counted", "delayed")}
+    os.environ["HELIX_BENCH_DATABASES"] = json.dumps(made | routes)
     os.environ["DJANGO_SETTINGS_MODULE"] = "bench.settings"
     django.setup()
-    for alias in aliases:
+    for alias in made:
         call_command("migrate", database=alias, verbosity=0)
 
 

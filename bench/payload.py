@@ -10,7 +10,7 @@ STATE_BYTES = 4096
 VARIANTS = 64
 
 _random = random.Random(20240229)
-_SYLLABLES = ["ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu", "na", "pe", "qui", "ro", "su", "ta", "ve", "wi", "xo", "zu"]
+_SYLLABLES = [a + b for a in "bcdfghklmnprstvw" for b in "aeiou"]
 _WORDS = ["".join(_random.choices(_SYLLABLES, k=_random.randint(1, 4))) for _ in range(2000)]
 
 Document = dict[str, Any]

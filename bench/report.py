@@ -23,12 +23,12 @@ def lines(rows: list[Row]) -> list[str]:
 def _line(row: Row, operation: str) -> str:
     ratio, quartiles = "", ""
     if row.ratio is not None:
-        ratio, quartiles = _number(row.ratio.middle), f"{_number(row.ratio.low)}–{_number(row.ratio.high)}"
+        ratio, quartiles = _number(row.ratio.middle), f"{_number(row.ratio.low)}-{_number(row.ratio.high)}"
     return f"{operation:34}{row.contestant:26}{ratio:>7}  {quartiles:15}{_value(row.value, row.unit)}"
 
 
 def _value(value: Spread, unit: str) -> str:
-    return f"{_number(value.middle)} {unit} ({_number(value.low)}–{_number(value.high)})"
+    return f"{_number(value.middle)} {unit} ({_number(value.low)}-{_number(value.high)})"
 
 
 def _number(value: float) -> str:

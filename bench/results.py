@@ -1,6 +1,6 @@
 """What was measured, as rows that a report, a chart and the bars can look up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,15 +29,30 @@ class Results:
     rows: list[Row] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
 
-    def add_timings(self, section: str, operation: str, timings: dict[str, Timing], base: str = BASE) -> None:
-        """Add a row for each contestant of an interleaved measurement."""
+    def add_timings(
+        self,
+        section: str,
+        operation: str,
+        timings: dict[str, Timing],
+        base: str = BASE,
+        *,
+        only: str | None = None,
+    ) -> None:
+        """Add a row for each contestant of an interleaved measurement, or for one of them."""
         for name, timing in timings.items():
+            if only not in (None, name):
+                continue
             against = ratio(timing, timings[base]) if base in timings else None
             value = Spread.of(timing.seconds).scaled(1000)
             self.rows.append(Row(section, operation, name, value, "ms", against, base))
 
     def add_numbers(
-        self, section: str, operation: str, unit: str, numbers: dict[str, Iterable[float]], base: str = BASE
+        self,
+        section: str,
+        operation: str,
+        unit: str,
+        numbers: Mapping[str, Iterable[float]],
+        base: str = BASE,
     ) -> None:
         """Add a row for each contestant of numbers that were taken in rounds."""
         rounds = {name: list(values) for name, values in numbers.items()}

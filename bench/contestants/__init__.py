@@ -1,1 +1,19 @@
 """Who takes part: one file each."""
+
+from bench.contestants.base import Contestant
+from bench.contestants.floor import Floor, FloorJsonb
+from bench.contestants.google_adk import GoogleAdk
+from bench.contestants.langgraph import LangGraph
+from bench.contestants.one_statement import OneStatement
+from bench.contestants.openai_agents import OpenAIAgents
+from bench.contestants.ours import Ours
+
+CORE: tuple[type[Contestant], ...] = (Floor, OneStatement, Ours)
+PEERS: tuple[type[Contestant], ...] = (OpenAIAgents, GoogleAdk, LangGraph)
+EVERYONE: tuple[type[Contestant], ...] = (*CORE, FloorJsonb, *PEERS)
+BY_NAME = {kind.name: kind for kind in EVERYONE}
+
+
+def installed_peers() -> list[type[Contestant]]:
+    """The peers that can take part here."""
+    return [peer for peer in PEERS if not peer.missing()]

@@ -12,6 +12,7 @@ import psycopg
 
 from bench.contestants.base import Contestant
 from bench.payload import Document, Step
+from bench.place import Place, Route
 
 EVENTS_PER_STEP = 4
 """Two for the messages, one for the state, one for the checkpoint, as ours."""
@@ -20,7 +21,8 @@ SCHEMA = """
 CREATE TABLE session (
     session_id text PRIMARY KEY,
     agent_type text NOT NULL,
-    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'completed', 'failed', 'interrupted', 'paused')),
+    status text NOT NULL DEFAULT 'active'
+        CHECK (status IN ('active', 'completed', 'failed', 'interrupted', 'paused')),
     version bigint NOT NULL DEFAULT 1,
     step_count bigint NOT NULL DEFAULT 0,
     message_count bigint NOT NULL DEFAULT 0,
@@ -70,7 +72,10 @@ CREATE TABLE staged (
 );
 """
 
-LOCK = "SELECT version, status, step_count, message_count, head_seq FROM session WHERE session_id = %s FOR UPDATE"
+LOCK = (
+    "SELECT version, status, step_count, message_count, head_seq FROM session"
+    " WHERE session_id = %s FOR UPDATE"
+)
 PROMOTE = "DELETE FROM staged WHERE session_id = %s RETURNING writes"
 INSERT_MESSAGES = "INSERT INTO message VALUES (%s, %s, %s, %s, %s), (%s, %s, %s, %s, %s)"
 INSERT_EVENT = "INSERT INTO event VALUES (%s, %s, %s, %s, %s, %s)"
@@ -93,8 +98,8 @@ UPDATE_STATUS = (
 LATEST = "SELECT content FROM message WHERE session_id = %s ORDER BY position DESC LIMIT %s"
 ALL = "SELECT content FROM message WHERE session_id = %s ORDER BY position"
 LIST = (
-    "SELECT session_id, agent_type, status, version, step_count, message_count, user_id, created_at, updated_at"
-    " FROM session ORDER BY created_at DESC, session_id DESC LIMIT 51"
+    "SELECT session_id, agent_type, status, version, step_count, message_count, user_id,"
+    " created_at, updated_at FROM session ORDER BY created_at DESC, session_id DESC LIMIT 51"
 )
 
 
@@ -106,17 +111,16 @@ class Floor(Contestant):
     """Statement after statement in one transaction."""
 
     name = "FLOOR"
+    database = "floor"
     document = "json"
 
-    def __init__(self, url: str) -> None:
-        self.connection = psycopg.connect(url, autocommit=True)
+    def __init__(self, place: Place, through: Route = "direct", database: str | None = None) -> None:
+        self.connection = psycopg.connect(place.url(database or self.database, through), autocommit=True)
         self.versions: dict[str, int] = {}
 
     @classmethod
-    def prepare(cls, url: str) -> None:
-        """Make the tables."""
-        with psycopg.connect(url) as connection:
-            connection.execute(SCHEMA.format(document=cls.document))
+    def prepare(cls, place: Place, database: str | None = None) -> None:
+        place.execute(SCHEMA.format(document=cls.document), database or cls.database)
 
     def close(self) -> None:
         self.connection.close()
@@ -176,7 +180,8 @@ class Floor(Contestant):
                 (session_id, seq + 1, f"{first['role']}_message", None, count, now,
                  session_id, seq + 2, f"{second['role']}_message", None, count + 1, now,
                  session_id, seq + 3, "state_saved", json.dumps({"step_count": steps + 1}), None, now,
-                 session_id, seq + 4, "checkpoint_created", json.dumps({"checkpoint_id": checkpoint}), None, now),
+                 session_id, seq + 4, "checkpoint_created", json.dumps({"checkpoint_id": checkpoint}),
+                 None, now),
             )  # fmt: skip
             self._run(
                 INSERT_CHECKPOINT,
@@ -264,4 +269,5 @@ class FloorJsonb(Floor):
     """The same with `jsonb` columns, which many a hand-made design would have."""
 
     name = "FLOOR jsonb"
+    database = "floor_jsonb"
     document = "jsonb"

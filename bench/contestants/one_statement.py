@@ -4,6 +4,7 @@ import json
 
 from bench.contestants.floor import Floor, Stale
 from bench.payload import Step
+from bench.place import Place
 
 STEP = """
 WITH locked AS (
@@ -43,6 +44,10 @@ class OneStatement(Floor):
     """Data-modifying common table expressions: nothing cheaper is known for a step."""
 
     name = "FLOOR-1"
+
+    @classmethod
+    def prepare(cls, place: Place, database: str | None = None) -> None:
+        """The tables are FLOOR's."""
 
     def step(self, session_id: str, step: Step) -> None:
         first, second = step.messages

@@ -5,20 +5,23 @@ from typing import Any
 
 from bench.contestants.base import Contestant
 from bench.payload import Document, Step
+from bench.place import Place, Route
 
 CHUNK = 500
+ALIASES: dict[Route, str] = {"direct": "default", "counted": "counted", "delayed": "delayed"}
 
 
 class Ours(Contestant):
     """A store on one database alias."""
 
     name = "ours"
+    database = "ours"
 
-    def __init__(self, using: str = "default") -> None:
+    def __init__(self, place: Place, through: Route = "direct", using: str | None = None) -> None:
         from helix_sessions.store import SessionStore
 
-        self.using = using
-        self.store = SessionStore(using=using)
+        self.using = using or ALIASES[through]
+        self.store = SessionStore(using=self.using)
         self.states: dict[str, Any] = {}
         self.versions: dict[str, int] = {}
 
@@ -61,10 +64,11 @@ class Ours(Contestant):
         self.store.emit_event(session_id, "progress", data)
 
     def compare_and_set(self, session_id: str, expected: str, status: str) -> None:
+        from helix_sessions.types import CasOk
+
         version = self.versions[session_id]
         result = self.store.compare_and_set_status(session_id, [expected], status, expected_version=version)
-        assert result
-        self.versions[session_id] = result.new_version
+        self.versions[session_id] = result.new_version if isinstance(result, CasOk) else -1
 
     def load_state(self, session_id: str) -> object:
         return self.store.load_state(session_id)

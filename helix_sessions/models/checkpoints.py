@@ -6,7 +6,7 @@ from django.db import models
 
 from helix_sessions.models.constraints import non_negative, one_of, session_key
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.types import CHECKPOINT_SOURCES, SESSION_STATUSES
+from helix_sessions.types import SESSION_STATUSES
 
 
 class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
@@ -44,7 +44,6 @@ class Checkpoint(models.Model):
     class Meta:
         constraints = [
             one_of("status", SESSION_STATUSES, "helix_checkpoint_status"),
-            one_of("source", CHECKPOINT_SOURCES, "helix_checkpoint_source"),
             non_negative("helix_checkpoint_counters", "step_count", "message_count"),
             models.UniqueConstraint(fields=["session", "seq"], name="helix_checkpoint_seq"),
         ]

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.db.models.functions import Least
+from django.db.models.lookups import GreaterThanOrEqual
 
 if TYPE_CHECKING:
     from helix_sessions.models.sessions import Session
@@ -18,7 +20,13 @@ def one_of(column: str, values: Sequence[str], name: str) -> models.CheckConstra
 
 
 def non_negative(name: str, *columns: str) -> models.CheckConstraint:
-    condition = models.Q(**{f"{column}__gte": 0 for column in columns})
+    return at_least(0, name, *columns)
+
+
+def at_least(minimum: int, name: str, *columns: str) -> models.CheckConstraint:
+    """One constraint on the least of them: PostgreSQL prepares each constraint anew for each statement."""
+    least = Least(*columns) if len(columns) > 1 else models.F(columns[0])
+    condition = GreaterThanOrEqual(least, minimum)
     return models.CheckConstraint(condition=condition, name=name)
 
 

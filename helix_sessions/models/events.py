@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from helix_sessions.models.constraints import session_key
+from helix_sessions.models.constraints import at_least, session_key
 from helix_sessions.models.fields import DocumentField, IdField
 
 
@@ -23,7 +23,7 @@ class Event(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=models.Q(seq__gte=1), name="helix_event_seq")]
+        constraints = [at_least(1, "helix_event_seq", "seq")]
 
     def __str__(self) -> str:
         return f"{self.session_id} #{self.seq} {self.type}"

@@ -8,9 +8,9 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.models.constraints import non_negative, one_of
+from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.types import CHECKPOINT_SOURCES, MODES, SESSION_STATUSES, TERMINAL_STATUSES
+from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -136,10 +136,10 @@ class Session(models.Model):
         verbose_name_plural = _("sessions")
         constraints = [
             one_of("status", SESSION_STATUSES, "helix_session_status"),
-            one_of("mode", MODES, "helix_session_mode"),
-            one_of("checkpoint_source", CHECKPOINT_SOURCES, "helix_session_checkpoint_source"),
+            at_least(1, "helix_session_version", "version", "first_seq"),
             non_negative(
                 "helix_session_counters",
+                "head_seq",
                 "message_count",
                 "step_count",
                 "resume_count",
@@ -150,10 +150,6 @@ class Session(models.Model):
                 "state_pinned",
                 "state_size",
                 "state_delta",
-            ),
-            models.CheckConstraint(
-                condition=models.Q(version__gte=1, head_seq__gte=0, first_seq__gte=1),
-                name="helix_session_version",
             ),
         ]
         # No index on a column that changes with each step: such updates stay within the page (HOT).

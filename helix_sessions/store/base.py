@@ -1,13 +1,16 @@
 """What every noun of the store shares."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.store import inputs, unit
 from helix_sessions.store.unit import LIGHT_COLUMNS, SessionRow, Work
+
+T = TypeVar("T")
 
 
 class StoreBase:
@@ -28,6 +31,12 @@ class StoreBase:
     ) -> AbstractContextManager[Work]:
         version = inputs.expected_version(expected_version)
         return unit.write(self.using, session_key(session_id), version, columns=columns)
+
+    def _decide(
+        self, session_id: str, decision: Callable[[Work], T], expected_version: Any = None
+    ) -> tuple[Work, T]:
+        version = inputs.expected_version(expected_version)
+        return unit.decide(self.using, session_key(session_id), decision, version)
 
 
 def session_key(session_id: Any) -> str:

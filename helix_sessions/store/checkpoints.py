@@ -25,10 +25,27 @@ class Checkpoints(StoreBase):
         fingerprint = documents.digest("create", checked.step_id or "")
         with self._write(session_id, columns=ALL_COLUMNS) as work:
             made = replay(work, checked, fingerprint)
-            if made is None:
-                check_version(work, version)
-                record(work, checked, "save", fingerprint)
-        return self.get_checkpoint(session_id, checked.checkpoint_id or work.session.checkpoint_id)
+            if made is not None:
+                return self.get_checkpoint(session_id, str(made.checkpoint_id))
+            check_version(work, version)
+            record(work, checked, "save", fingerprint)
+            session = work.session
+            custom = snapshots.read(
+                work.connection, session.session_id, session.state_base, session.state_number
+            )
+        return Checkpoint(
+            checkpoint_id=session.checkpoint_id,
+            session_id=session.session_id,
+            step_count=session.step_count,
+            status=session.status,
+            source="save",
+            state=frames.state_of(session, custom),
+            message_count=session.message_count,
+            run_id=session.run_id if checked.run_id is None else checked.run_id,
+            step_id=checked.step_id,
+            metadata=documents.load(documents.dump(checked.metadata)),
+            created_at=work.now,
+        )
 
     def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None:
         """The checkpoint written last, whatever its step count."""

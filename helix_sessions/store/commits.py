@@ -4,7 +4,7 @@ from helix_sessions import documents
 from helix_sessions.store import checkpoints, frames, inputs, snapshots, staging, states
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.checkpoints import MetaLike
-from helix_sessions.store.unit import check_version
+from helix_sessions.store.unit import Work, check_version
 from helix_sessions.types import CommitResult, Messages, SessionState
 
 
@@ -32,7 +32,8 @@ class Commits(StoreBase):
         if meta.checkpoint_id is not None:
             said = [f"{role} {content}" for role, content in messages]
             fingerprint = documents.digest("commit", repr(columns), text, meta.step_id or "", *said)
-        with self._write(session_id) as work:
+
+        def commit(work: Work) -> CommitResult | None:
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:
                 return made
@@ -44,4 +45,7 @@ class Commits(StoreBase):
             snapshots.record(work, custom, documents.dump(custom) if promoted else text)
             work.event("state_saved", {"step_count": state.step_count})
             checkpoints.record(work, meta, "staging" if promoted else "save", fingerprint)
-        return checkpoints.result_of(work)
+            return None
+
+        work, made = self._decide(session_id, commit)
+        return made or checkpoints.result_of(work)

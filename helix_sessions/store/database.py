@@ -19,6 +19,9 @@ _BUSY_STATES = {
     "40001",  # serialization_failure
 }
 
+_ROWS_TO_HOLD = 200
+"""A kept cursor holds its last result; one with more rows is let go."""
+
 
 class _PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
     """Binds on the server and prepares what it executes; Django's own cursors do neither."""
@@ -48,39 +51,55 @@ def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
         or not conf.PREPARED_STATEMENTS
     ):
         return connection.cursor()
+    connection.close_if_health_check_failed()
     connection.ensure_connection()
-    connection.validate_thread_sharing()
-    with connection.wrap_database_errors:
-        cursor = cast(CursorWrapper, _PreparedCursor(connection.connection))
+    cursor = cast(CursorWrapper, _prepared_cursor(connection))
     if connection.queries_logged:
         return connection.make_debug_cursor(cursor)
     return connection.make_cursor(cursor)
+
+
+def _prepared_cursor(connection: BaseDatabaseWrapper) -> _PreparedCursor:
+    """One cursor is kept for each connection: making one costs as much as a small query."""
+    kept: _PreparedCursor | None = vars(connection).get("_helix_sessions_cursor")
+    if kept is None or kept.closed or kept.connection is not connection.connection:
+        with connection.wrap_database_errors:
+            kept = _PreparedCursor(connection.connection)
+        vars(connection)["_helix_sessions_cursor"] = kept
+    return kept
 
 
 def fetch(
     connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, prepare: bool = True
 ) -> list[tuple[Any, ...]]:
     """The rows of a query."""
-    with _cursor(connection, prepare) as cursor:
-        cursor.execute(sql, params)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+    cursor = _cursor(connection, prepare)
+    cursor.execute(sql, params)
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    if not prepare or len(rows) > _ROWS_TO_HOLD:
+        cursor.close()
+    return rows
 
 
 def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, prepare: bool = True) -> int:
     """Run a statement; how many rows it touched."""
-    with _cursor(connection, prepare) as cursor:
-        cursor.execute(sql, params)
-        return int(cursor.rowcount)
+    cursor = _cursor(connection, prepare)
+    cursor.execute(sql, params)
+    return int(cursor.rowcount)
 
 
 @contextmanager
 def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
-    """One transaction, or a part of the caller's. A lock that was not had becomes `SessionBusy`."""
-    connection = connections[using]
+    """One transaction, or a part of the caller's."""
+    with errors_translated(), transaction.atomic(using=using):
+        yield connections[using]
+
+
+@contextmanager
+def errors_translated() -> Iterator[None]:
+    """A lock that was not had becomes `SessionBusy`."""
     try:
-        with transaction.atomic(using=using):
-            yield connection
+        yield
     except OperationalError as error:
         if is_busy(error):
             raise SessionBusy from error

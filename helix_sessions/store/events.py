@@ -13,6 +13,7 @@ from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
 from helix_sessions.store.tables import aware, table
+from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, ProjectedMessage
 
 MESSAGE_TYPES = {f"{role}_message": role for role in ROLES}
@@ -23,14 +24,15 @@ class Events(Sessions):
 
     def attach(self, session_id: str, *, agent_type: str = "agent") -> int:
         """The number of the session's last event; the session is created when there is none."""
-        try:
-            return int(self._read(session_id, ("head_seq",)).head_seq)
-        except SessionNotFound:
-            pass
-        try:
-            return self.create_session(session_id, agent_type=agent_type).head_seq
-        except SessionExists:
-            return int(self._read(session_id, ("head_seq",)).head_seq)
+        while True:  # whoever else creates or deletes it in between
+            try:
+                return int(self._read(session_id, ("head_seq",)).head_seq)
+            except SessionNotFound:
+                pass
+            try:
+                return self.create_session(session_id, agent_type=agent_type).head_seq
+            except SessionExists:
+                continue
 
     def emit_event(
         self,
@@ -54,7 +56,8 @@ class Events(Sessions):
                 raise InvalidInput(f"A {kind} event cannot have the role {data['role']!r:.80}.")
             data = data if "role" in data else {"role": role, **data}
         text = inputs.document(data)
-        with self._write(session_id) as work:
+
+        def emit(work: Work) -> EventRecord:
             if key is not None:
                 before = EventKey.objects.using(self.using).filter(
                     session_id=work.session.session_id, key=key
@@ -70,15 +73,17 @@ class Events(Sessions):
                 seq = work.event(kind, text=text, run_id=given, turn_id=turn)
             if key is not None:
                 work.insert(EventKey, key=key, seq=seq)
-        return EventRecord(
-            session_id=work.session.session_id,
-            seq=seq,
-            type=kind,
-            data=None if text is None else documents.load(text),
-            turn_id=turn,
-            run_id=run if run is not None else work.session.run_id,
-            created_at=work.now,
-        )
+            return EventRecord(
+                session_id=work.session.session_id,
+                seq=seq,
+                type=kind,
+                data=None if text is None else documents.load(text),
+                turn_id=turn,
+                run_id=run if run is not None else work.session.run_id,
+                created_at=work.now,
+            )
+
+        return self._decide(session_id, emit)[1]
 
     def get_events(
         self,

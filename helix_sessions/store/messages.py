@@ -9,6 +9,7 @@ from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
+from helix_sessions.store.unit import Work
 from helix_sessions.types import UNSET, AppendResult, MessagePage
 from helix_sessions.types import Messages as MessageList
 
@@ -45,13 +46,15 @@ class Messages(StoreBase):
         """Add messages to the end of the transcript."""
         checked = inputs.messages(messages)
         run = inputs.optional_identifier(run_id, "run_id")
-        with self._write(session_id, expected_version) as work:
-            first: int = work.session.message_count
+
+        def append(work: Work) -> None:
             for role, text in checked:
                 work.message(role, text, run_id=UNSET if run is None else run)
+
+        work, _ = self._decide(session_id, append, expected_version)
         session = work.session
         return AppendResult(
-            first_position=first,
+            first_position=session.message_count - len(checked),
             message_count=session.message_count,
             version=session.version,
             head_seq=session.head_seq,

@@ -1,6 +1,7 @@
 """Runs: started, followed, ended."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from helix_sessions import documents, models
@@ -10,6 +11,8 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.sessions import new_id
 from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, RUN_STATUSES, UNSET, Page, Run, Unset
+
+_DOCUMENTS = ("output", "error", "usage")
 
 
 class Runs(StoreBase):
@@ -53,9 +56,7 @@ class Runs(StoreBase):
         if usage is not None:
             changes["usage"] = inputs.document(usage)
         with self._write(session_id, expected_version) as work:
-            run = find(self.using, work.session.session_id, key)
-            advance(work, run, changes)
-        return self.get_run(session_id, key)
+            return advance(work, find(self.using, work.session.session_id, key), changes)
 
     def get_current_run(self, session_id: str) -> Run | None:
         """The running run, if there is one."""
@@ -120,7 +121,7 @@ def start(work: Work, run_id: str, metadata: str) -> Run:
     return run
 
 
-def advance(work: Work, run: Run, changes: dict[str, Any]) -> None:
+def advance(work: Work, run: Run, changes: dict[str, Any]) -> Run:
     """Change a run of the locked session; a status other than `running` ends it."""
     status = changes["status"]
     if status == "running":
@@ -133,6 +134,8 @@ def advance(work: Work, run: Run, changes: dict[str, Any]) -> None:
             changes = {**changes, "end_sequence": seq, "ended_at": work.now}
             work.change(run_id=None)
     work.update(models.Run, {"run_id": run.run_id}, **changes)
+    read = {name: documents.load(text) for name in _DOCUMENTS if (text := changes.get(name)) is not None}
+    return replace(run, **{**changes, **read})
 
 
 def find(using: str, session_id: str, run_id: str) -> Run:

@@ -25,9 +25,9 @@ from helix_sessions.models import (
 )
 from helix_sessions.store import cursors, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
-from helix_sessions.store.database import execute, transaction_on
+from helix_sessions.store.database import execute
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, lock_row
+from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, lock_row, locking_transaction
 from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import JSON, MODES, SESSION_STATUSES, Page, SessionState, SessionSummary
 
@@ -104,7 +104,7 @@ class Sessions(StoreBase):
             "tracing_context": inputs.document(tracing_context),
             "workspace_ref": inputs.document(workspace_ref),
         }
-        with transaction_on(self.using) as connection:
+        with locking_transaction(self.using) as connection:
             if columns["parent_session_id"] is not None:
                 parent = lock_row(connection, columns["parent_session_id"])
                 columns["root_session_id"] = parent.root_session_id or parent.session_id
@@ -127,7 +127,7 @@ class Sessions(StoreBase):
         """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error."""
         level = {session_key(session_id)}
         seen: set[str] = set()
-        with transaction_on(self.using) as connection:
+        with locking_transaction(self.using) as connection:
             while level:
                 seen |= level
                 present = {key for key in sorted(level) if _locked(connection, key)}
@@ -151,7 +151,7 @@ class Sessions(StoreBase):
             checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
         )
         most = inputs.optional_integer(message_count, "message_count")
-        with transaction_on(self.using) as connection:
+        with locking_transaction(self.using) as connection:
             source = lock_row(connection, source_key, ALL_COLUMNS)
             boundary = _boundary(self.using, source, checkpoint)
             custom = snapshots.read(connection, source_key, boundary["state_base"], boundary["state_number"])

@@ -31,8 +31,7 @@ class Statuses(StoreBase):
         columns = _status_columns(status, error, failure_reason, interrupt_context)
         if output is not UNSET:
             columns["output"] = inputs.document(output)
-        with self._write(session_id, expected_version) as work:
-            enter(work, columns)
+        work, _ = self._decide(session_id, lambda work: enter(work, columns), expected_version)
         return int(work.session.version)
 
     def compare_and_set_status(
@@ -51,12 +50,16 @@ class Statuses(StoreBase):
         expected = _statuses(expected_statuses)
         version = inputs.expected_version(expected_version)
         columns = _status_columns(new_status, error, failure_reason, interrupt_context)
-        with self._write(session_id) as work:
+
+        def swap(work: Work) -> CasMismatch | None:
             session = work.session
             if session.status not in expected or version not in (None, session.version):
                 return CasMismatch(current_status=session.status, current_version=session.version)
             enter(work, columns)
-        return CasOk(new_version=work.session.version)
+            return None
+
+        work, mismatch = self._decide(session_id, swap)
+        return CasOk(new_version=work.session.version) if mismatch is None else mismatch
 
     def increment_step_count(self, session_id: str, *, expected_version: int | None = None) -> int:
         """Count one step; returns the new number."""
@@ -67,11 +70,13 @@ class Statuses(StoreBase):
         return self._increment(session_id, "resume_count", expected_version)
 
     def _increment(self, session_id: str, counter: str, expected_version: int | None) -> int:
-        with self._write(session_id, expected_version) as work:
-            value: int = getattr(work.session, counter) + 1
+        def count(work: Work) -> int:
+            value = inputs.integer(getattr(work.session, counter) + 1, counter)
             work.change(**{counter: value})
             work.event("counter_raised", {"counter": counter, "value": value})
-        return value
+            return value
+
+        return self._decide(session_id, count, expected_version)[1]
 
 
 def enter(work: Work, columns: dict[str, Any]) -> None:

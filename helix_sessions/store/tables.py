@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from django.db import models
 
@@ -18,24 +19,21 @@ Encoder: TypeAlias = Callable[[Any], Any]
 Row: TypeAlias = tuple[Any, ...]
 
 
-def _same(value: Any) -> Any:
-    return value
+def _naive_utc(value: datetime) -> str:
+    return str(value.astimezone(UTC).replace(tzinfo=None))
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _converter(conversions: list[tuple[int, Encoder]]) -> Callable[[Sequence[Any]], list[Any]]:
+    """A function that converts some values of a row; null stays null."""
 
+    def convert(row: Sequence[Any]) -> list[Any]:
+        values = list(row)
+        for index, conversion in conversions:
+            if values[index] is not None:
+                values[index] = conversion(values[index])
+        return values
 
-def _iso(value: datetime | None) -> str | None:
-    return None if value is None else value.isoformat()
-
-
-def _naive_utc(value: datetime | None) -> str | None:
-    return None if value is None else str(value.astimezone(UTC).replace(tzinfo=None))
-
-
-def _hex(value: Any) -> Any:
-    return getattr(value, "hex", value) if not isinstance(value, float | bytes) else value
+    return convert
 
 
 class Table:
@@ -53,33 +51,33 @@ class Table:
         }
 
     @staticmethod
-    def _for_postgresql(field: "models.Field[Any, Any]") -> Encoder:
+    def _for_postgresql(field: "models.Field[Any, Any]") -> Encoder | None:
         if isinstance(field, models.DateTimeField):
-            return _iso
-        if isinstance(field, models.IntegerField | models.BooleanField | models.ForeignKey):
-            return _text
-        return _same
+            return datetime.isoformat
+        if isinstance(field, models.IntegerField | models.BooleanField):
+            return str
+        if isinstance(field, models.ForeignKey) and field.name != "session":
+            return str
+        return None
 
     @staticmethod
-    def _for_sqlite(field: "models.Field[Any, Any]") -> Encoder:
+    def _for_sqlite(field: "models.Field[Any, Any]") -> Encoder | None:
         if isinstance(field, models.DateTimeField):
             return _naive_utc
         if isinstance(field, models.ForeignKey) and isinstance(field.target_field, models.UUIDField):
-            return _hex
-        return _same
+            return UUID.hex.__get__
+        return None
 
     @lru_cache(maxsize=512)  # noqa: B019 - tables live as long as the process
     def encoder(self, vendor: str, columns: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Any]]:
         """A function that turns values of these columns into parameters."""
-        encoders = [self._encoders[vendor][column] for column in columns]
+        conversions = [
+            (index, encoder)
+            for index, column in enumerate(columns)
+            if (encoder := self._encoders[vendor][column]) is not None
+        ]
 
-        def encode(values: Sequence[Any]) -> list[Any]:
-            return [
-                encoder(value) if encoder is not _same else value
-                for encoder, value in zip(encoders, values, strict=True)
-            ]
-
-        return encode
+        return _converter(conversions)
 
     def selection(self, vendor: str, columns: Sequence[str], prefix: str = "") -> str:
         """The columns for a SELECT, documents as text."""
@@ -97,15 +95,7 @@ class Table:
             for index, name in enumerate(columns)
             if (conversion := self._from_database(self.fields[name])) is not None
         ]
-
-        def decode(row: Sequence[Any]) -> list[Any]:
-            values = list(row)
-            for index, convert in conversions:
-                if values[index] is not None:
-                    values[index] = convert(values[index])
-            return values
-
-        return decode
+        return _converter(conversions)
 
     @staticmethod
     def _from_database(field: "models.Field[Any, Any]") -> Encoder | None:

@@ -4,13 +4,13 @@ Every write of the store goes through here, so the ground rules live in this one
 version check, the version that rises by one, the gapless sequence numbers, the time that never goes back.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db import models
+from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -19,7 +19,9 @@ from helix_sessions import documents
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import HelixSessionsError, SessionExists, SessionNotFound, StaleState
 from helix_sessions.models import Event, Message, Session
-from helix_sessions.store.database import execute, fetch, transaction_on
+from helix_sessions.store import flush, known_rows
+from helix_sessions.store.database import errors_translated, execute, fetch, transaction_on
+from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
 from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import UNSET, Unset
@@ -44,14 +46,18 @@ UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
 ALL_COLUMNS = table(Session).columns
 LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
 
-_ROWS_PER_STATEMENT = 500
-_ROWS_WORTH_PREPARING = 24
+_SEQ = table(Event).columns.index("seq")
+
+T = TypeVar("T")
 
 
 class SessionRow:
     """The locked row's values by column name; documents are text."""
 
-    def __init__(self, columns: Sequence[str], values: Sequence[Any]) -> None:
+    head_seq: int
+    message_count: int
+
+    def __init__(self, columns: Iterable[str], values: Iterable[Any]) -> None:
         self.__dict__.update(zip(columns, values, strict=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -83,6 +89,10 @@ def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
     return _lock_statements[key]
 
 
+def _lock_timeout() -> str:
+    return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
+
+
 def read_row(
     connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
 ) -> SessionRow:
@@ -99,7 +109,7 @@ def lock_row(
     """The session's row, locked until the transaction ends."""
     params = [session_id]
     if connection.vendor == "postgresql":
-        params.insert(0, f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms")
+        params.insert(0, _lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
@@ -118,21 +128,20 @@ class Work:
             self.now = max(self.now, session.updated_at)
         self.versioned = True
         """Whether this write raises the version."""
-        self._new = new
-        self._first_seq: int | None = None
-        self._changes: dict[str, Any] = {}
-        self._inserts: dict[type[models.Model], list[Row]] = {}
-        self._statements: list[tuple[str, list[Any]]] = []
+        self.new = new
+        self.changes: dict[str, Any] = {}
+        self.inserts: dict[type[models.Model], list[Row]] = {}
+        self.statements: list[tuple[str, list[Any]]] = []
 
     def change(self, **columns: Any) -> None:
         """Set columns of the session's row."""
         self.session.__dict__.update(columns)
-        self._changes.update(columns)
+        self.changes.update(columns)
 
     def insert(self, model: type[models.Model], **values: Any) -> None:
         """Add a row to a table of the session. Columns that are not given are null."""
         values["session_id"] = self.session.session_id
-        rows = self._inserts.setdefault(model, [])
+        rows = self.inserts.setdefault(model, [])
         rows.append(tuple(map(values.get, table(model).columns)))
 
     def update(self, model: type[models.Model], key: dict[str, Any], **values: Any) -> None:
@@ -140,7 +149,7 @@ class Work:
         keys = {"session_id": self.session.session_id, **key}
         sql = update_sql(model, tuple(values), tuple(keys))
         encode = table(model).encoder(self.connection.vendor, (*values, *keys))
-        self._statements.append((sql, encode([*values.values(), *keys.values()])))
+        self.statements.append((sql, encode([*values.values(), *keys.values()])))
 
     def delete(self, model: type[models.Model], condition: str = "", params: Sequence[Any] = ()) -> None:
         """Remove rows of the session from another table; `condition` is SQL about them."""
@@ -148,11 +157,11 @@ class Work:
         sql = f"DELETE FROM {table(model).name} WHERE {where}"  # noqa: S608
         as_text = self.connection.vendor == "postgresql"
         values = [str(value) if as_text else value for value in params]
-        self._statements.append((sql, [self.session.session_id, *values]))
+        self.statements.append((sql, [self.session.session_id, *values]))
 
     def statement(self, sql: str, params: Sequence[Any]) -> None:
         """Anything else that belongs to this write."""
-        self._statements.append((sql, list(params)))
+        self.statements.append((sql, list(params)))
 
     def event(
         self,
@@ -166,9 +175,7 @@ class Work:
     ) -> int:
         """Append to the log; the event's number. `data` is a small value of ours, `text` a document."""
         seq: int = self.session.head_seq + 1
-        self.change(head_seq=seq)
-        if self._first_seq is None:
-            self._first_seq = seq
+        self.session.head_seq = self.changes["head_seq"] = seq
         self.insert(
             Event,
             seq=seq,
@@ -188,72 +195,54 @@ class Work:
         position: int = self.session.message_count
         seq = self.event(f"{role}_message", run_id=run_id, turn_id=turn_id, message_position=position)
         self.insert(Message, position=position, seq=seq, role=role, content=text)
-        self.change(message_count=position + 1)
+        self.session.message_count = self.changes["message_count"] = position + 1
         return seq
 
-    def flush(self) -> None:
-        """Write everything, in as few statements as the engine allows."""
-        if not (self._changes or self._inserts or self._statements):
-            return
-        if self.versioned:
-            self.change(version=self.session.version + (0 if self._new else 1), updated_at=self.now)
-        elif "head_seq" in self._changes:
-            self.change(updated_at=self.now)
-        if self._new:
+    def flush(self) -> str | None:
+        """Write everything, in as few statements as the engine allows; the row's new `xmin`, if known."""
+        if not self.settle():
+            return None
+        if self.new:
             self._insert_session()
-        elif self._changes:
-            columns = tuple(self._changes)
-            encode = table(Session).encoder(self.connection.vendor, columns)
-            params = [*encode(list(self._changes.values())), self.session.session_id]
-            self._statements.append((update_sql(Session, columns, ("session_id",)), params))
+        xmin: str | None = None
         if self.connection.vendor == "postgresql" and not conf.PORTABLE_WRITES:
-            self._flush_in_one_statement()
+            xmin = flush.in_one_statement(self)
         else:
-            self._flush_table_by_table()
-        if self._first_seq is not None:
-            wake_after_commit(self.connection, self.session.session_id, self._first_seq)
+            flush.table_by_table(self)
+        self.wake_readers()
+        return xmin
+
+    def wake_readers(self) -> None:
+        """Tell those who read along, once the transaction has committed."""
+        if Event in self.inserts:
+            wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
+
+    def settle(self) -> bool:
+        """Give the write its version and its time; whether there is anything to write."""
+        if not (self.changes or self.inserts or self.statements):
+            return False
+        if self.versioned:
+            self.change(version=self.session.version + (0 if self.new else 1), updated_at=self.now)
+        elif "head_seq" in self.changes:
+            self.change(updated_at=self.now)
+        return True
 
     def _insert_session(self) -> None:
         sql = f"{insert_sql(Session, ALL_COLUMNS, 1)} ON CONFLICT DO NOTHING"
         encode = table(Session).encoder(self.connection.vendor, ALL_COLUMNS)
         params = encode([getattr(self.session, column) for column in ALL_COLUMNS])
+        if self.connection.vendor == "postgresql":
+            # As with the lock: how long to wait for another creation of this id is set by the statement.
+            timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
+            sql = sql.replace("(%s", timed, 1)
+            params.insert(0, _lock_timeout())
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
-    def _insertions(self) -> Iterator[tuple[str, list[Any], int]]:
-        for model, rows in self._inserts.items():
-            columns = table(model).columns
-            encode = table(model).encoder(self.connection.vendor, columns)
-            for start in range(0, len(rows), _ROWS_PER_STATEMENT):
-                some = rows[start : start + _ROWS_PER_STATEMENT]
-                params = [value for row in some for value in encode(row)]
-                yield insert_sql(model, columns, len(some)), params, len(some)
-
-    def _flush_table_by_table(self) -> None:
-        for sql, params, rows in self._insertions():
-            execute(self.connection, sql, params, prepare=rows <= _ROWS_WORTH_PREPARING)
-        for sql, params in self._statements:
-            execute(self.connection, sql, params)
-
-    def _flush_in_one_statement(self) -> None:
-        """PostgreSQL runs several changes in one statement: all but the last as common table expressions.
-
-        They see the tables as before the statement, so no row may be touched by two of them, and none is:
-        each table is written once, and the session's row by the last. Long lists go ahead in pieces.
-        """
-        parts: list[tuple[str, list[Any]]] = []
-        for sql, params, rows in self._insertions():
-            if rows <= _ROWS_WORTH_PREPARING:
-                parts.append((sql, params))
-            else:
-                execute(self.connection, sql, params, prepare=False)
-        parts.extend(self._statements)
-        if not parts:
-            return
-        *first, (last, last_params) = parts
-        steps = ", ".join(f"w{number} AS ({sql})" for number, (sql, _) in enumerate(first))
-        params = [param for _, some in first for param in some] + last_params
-        execute(self.connection, f"WITH {steps} {last}" if steps else last, params)
+    def as_known(self, xmin: str) -> KnownRow:
+        """The row as this write left it, for the next one."""
+        columns = vars(self.session)
+        return KnownRow(xmin, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
 @contextmanager
@@ -270,7 +259,8 @@ def write(
     driver forget its prepared statements.
     """
     refusal: HelixSessionsError | None = None
-    with transaction_on(using) as connection, _restored_lock_timeout(connection):
+    xmin: str | None = None
+    with locking_transaction(using) as connection:
         try:
             work = Work(connection, lock_row(connection, session_id, columns))
             check_version(work, expected_version)
@@ -278,9 +268,57 @@ def write(
         except HelixSessionsError as error:
             refusal = error
         else:
-            work.flush()
+            xmin = work.flush()
     if refusal is not None:
         raise refusal
+    if xmin is not None and not connection.in_atomic_block:
+        known_rows.remember(connection, session_id, work.as_known(xmin))
+
+
+def decide(
+    using: str, session_id: str, decision: Callable[[Work], T], expected_version: int | None = None
+) -> tuple[Work, T]:
+    """Make a write that is decided by a function of the row: without a lock on a row this connection
+    wrote last and nobody since, otherwise as `write` does. For the hot paths.
+
+    The decision may be made twice, so it only collects; it may read rows that never change.
+    """
+    connection = connections[using]
+    known = known_rows.recall(connection, session_id)
+    if known is not None:
+        done = _decide_unlocked(connection, known, decision, expected_version)
+        if done is not None:
+            return done
+        known_rows.forget(connection, session_id)
+    with write(using, session_id, expected_version) as work:
+        outcome = decision(work)
+    return work, outcome
+
+
+def _decide_unlocked(
+    connection: BaseDatabaseWrapper,
+    known: KnownRow,
+    decision: Callable[[Work], T],
+    expected_version: int | None,
+) -> tuple[Work, T] | None:
+    """`None` if the lock is needed: to refuse, to say that there is nothing to do, or for what is staged,
+    which changes without the row."""
+    work = Work(connection, SessionRow(known.values.keys(), known.values.values()))
+    if expected_version not in (None, work.session.version) or work.session.staged_count:
+        return None
+    try:
+        outcome = decision(work)
+    except HelixSessionsError:
+        return None
+    if not work.settle():
+        return None
+    with errors_translated():
+        xmin = flush.if_unchanged(work, known.xmin, _lock_timeout())
+    if xmin is None:
+        return None
+    known_rows.remember(connection, work.session.session_id, work.as_known(xmin))
+    work.wake_readers()
+    return work, outcome
 
 
 def check_version(work: Work, expected_version: int | None) -> None:
@@ -290,6 +328,13 @@ def check_version(work: Work, expected_version: int | None) -> None:
             current_version=work.session.version,
             current_status=work.session.status,
         )
+
+
+@contextmanager
+def locking_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """A transaction, or a part of the caller's, in which rows are locked."""
+    with transaction_on(using) as connection, _restored_lock_timeout(connection):
+        yield connection
 
 
 @contextmanager

@@ -26,9 +26,12 @@ def wake_after_commit(connection: BaseDatabaseWrapper, session_id: str, first_se
     A wake-up already waiting serves this write too. It cannot be undone without this write: whichever
     savepoint it waits for, this write is inside of it.
     """
-    waiting = connection.run_on_commit
-    last = waiting[-1][1] if waiting else None
-    if not isinstance(last, Wakeups):
-        last = Wakeups(connection.alias)
-        connection.on_commit(last, robust=True)
-    last.add(session_id, first_seq)
+    if connection.in_atomic_block:
+        waiting = connection.run_on_commit
+        last = waiting[-1][1] if waiting else None
+        if not isinstance(last, Wakeups):
+            last = Wakeups(connection.alias)
+            connection.on_commit(last, robust=True)
+        last.add(session_id, first_seq)
+    else:
+        hub.announce(connection.alias, session_id, first_seq)

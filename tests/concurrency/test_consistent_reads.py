@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -194,9 +195,7 @@ def test_readers_of_a_session_that_is_deleted_are_told_so(store: SessionStore):
 
     def read() -> None:
         for call in reads:
-            try:
+            with suppress(SessionNotFound, CheckpointNotFound):
                 call()
-            except (SessionNotFound, CheckpointNotFound):
-                pass
 
     while_others_write(2, write, read)

@@ -175,7 +175,7 @@ def test_each_interrupt_is_seen_once_while_others_are_set(store: SessionStore):
                 store.set_interrupt_flag("s", str(number))
             return []
         seen: list[str | None] = []
-        while len([event for event in store.get_events("s", types=["interrupt_cleared"])]) < requests:
+        while len(store.get_events("s", types=["interrupt_cleared"])) < requests:
             request = store.check_interrupt_flag("s")
             if request is not None:
                 seen.append(request.reason)

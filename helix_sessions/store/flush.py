@@ -1,0 +1,126 @@
+"""How what a unit of work collected reaches the database: the store's own SQL for writing, all of it here.
+
+There are three ways, and each passes the same tests. `table_by_table` runs on any engine. On PostgreSQL
+`in_one_statement` sends everything at once, and `if_unchanged` does so without the lock and the reading that
+come before, for a row this connection wrote last (see `known_rows`).
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from helix_sessions.models import Session
+from helix_sessions.models.fields import DocumentField
+from helix_sessions.store.database import execute, fetch
+from helix_sessions.store.tables import insert_sql, table, update_sql
+
+if TYPE_CHECKING:
+    from helix_sessions.store.unit import Work
+
+_ROWS_PER_STATEMENT = 500
+_ROWS_WORTH_PREPARING = 24
+
+
+def table_by_table(work: "Work") -> None:
+    """One statement for each table."""
+    for sql, params, rows in _insertions(work):
+        execute(work.connection, sql, params, prepare=rows <= _ROWS_WORTH_PREPARING)
+    for sql, params in [*work.statements, *_session_update(work)]:
+        execute(work.connection, sql, params)
+
+
+def in_one_statement(work: "Work") -> str | None:
+    """All but the last change are common table expressions of the last. Returns the session row's `xmin`.
+
+    They see the tables as before the statement, so no row may be touched by two of them, and none is:
+    each table is written once, and the session's row by the last. Long lists go ahead in pieces.
+    """
+    parts: list[tuple[str, list[Any]]] = []
+    for sql, params, rows in _insertions(work):
+        if rows <= _ROWS_WORTH_PREPARING:
+            parts.append((sql, params))
+        else:
+            execute(work.connection, sql, params, prepare=False)
+    parts.extend(work.statements)
+    update = _session_update(work)
+    parts.extend((f"{sql} RETURNING xmin::text", params) for sql, params in update)
+    if not parts:
+        return None
+    *first, (last, last_params) = parts
+    steps = ", ".join(f"w{number} AS ({sql})" for number, (sql, _) in enumerate(first))
+    sql = f"WITH {steps} {last}" if steps else last
+    params = [param for _, some in first for param in some] + last_params
+    if not update:
+        execute(work.connection, sql, params)
+        return None
+    return str(fetch(work.connection, sql, params)[0][0])
+
+
+def if_unchanged(work: "Work", xmin: str, lock_timeout: str) -> str | None:
+    """Flush a write that was decided on a remembered row, if the row still is that one.
+
+    Returns the row's new `xmin`, or `None` when nothing was written: the row has changed, or the write is
+    not of the plain kind this is made for.
+    """
+    if work.statements or any(len(rows) > _ROWS_WORTH_PREPARING for rows in work.inserts.values()):
+        return None
+    vendor = work.connection.vendor
+    columns = tuple(work.changes)
+    params = table(Session).encoder(vendor, columns)(list(work.changes.values()))
+    params += [work.session.session_id, xmin, lock_timeout]
+    for model, rows in work.inserts.items():
+        encode = table(model).encoder(vendor, table(model).columns)
+        for row in rows:
+            params += encode(row)
+    sql = _if_unchanged_sql(columns, tuple((model, len(rows)) for model, rows in work.inserts.items()))
+    written = fetch(work.connection, sql, params)
+    return written[0][0] if written else None
+
+
+@lru_cache(maxsize=256)
+def _if_unchanged_sql(columns: tuple[str, ...], inserts: tuple[tuple[type[models.Model], int], ...]) -> str:
+    changes = ", ".join(f'"{column}" = %s' for column in columns)
+    steps = [
+        f'taken AS (UPDATE {table(Session).name} SET {changes} WHERE "session_id" = %s AND xmin = %s::xid'  # noqa: S608
+        " AND set_config('lock_timeout', %s, true) IS NOT NULL RETURNING xmin)"
+    ]
+    for number, (model, rows) in enumerate(inserts):
+        names = ", ".join(f'"{column}"' for column in table(model).columns)
+        first = ", ".join(f"%s::{_type_of(field)}" for field in table(model).fields.values())
+        others = f", ({', '.join(['%s'] * len(table(model).columns))})" * (rows - 1)
+        steps.append(
+            f"w{number} AS (INSERT INTO {table(model).name} ({names})"  # noqa: S608
+            f" SELECT new.* FROM taken, (VALUES ({first}){others}) AS new)"
+        )
+    return f"WITH {', '.join(steps)} SELECT xmin::text FROM taken"  # noqa: S608
+
+
+def _type_of(field: "models.Field[Any, Any]") -> str:
+    if isinstance(field, DocumentField):
+        return "json"
+    if isinstance(field, models.DateTimeField):
+        return "timestamptz"
+    if isinstance(field, models.BooleanField):
+        return "boolean"
+    return "bigint" if isinstance(field, models.IntegerField) else "text"
+
+
+def _insertions(work: "Work") -> Iterator[tuple[str, list[Any], int]]:
+    for model, rows in work.inserts.items():
+        columns = table(model).columns
+        encode = table(model).encoder(work.connection.vendor, columns)
+        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+            some = rows[start : start + _ROWS_PER_STATEMENT]
+            params = [value for row in some for value in encode(row)]
+            yield insert_sql(model, columns, len(some)), params, len(some)
+
+
+def _session_update(work: "Work") -> list[tuple[str, list[Any]]]:
+    if work.new or not work.changes:
+        return []
+    columns = tuple(work.changes)
+    encode = table(Session).encoder(work.connection.vendor, columns)
+    params = [*encode(list(work.changes.values())), work.session.session_id]
+    return [(update_sql(Session, columns, ("session_id",)), params)]

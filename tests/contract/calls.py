@@ -1,0 +1,170 @@
+"""The calls of the store, as the ground rules see them: what each needs, does, and writes to the log."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from helix_sessions.store import SessionStore
+from helix_sessions.types import SubSessionRef
+
+USER = {"role": "user", "content": "hello"}
+ASSISTANT = {"role": "assistant", "content": "hi"}
+WRITES = [{"op": "set", "path": ["a"], "value": 1}]
+REF = SubSessionRef(sub_session_id="child", agent_type="helper")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: `arrange(store, id)` makes it possible, `act(store, id, **options)` makes it."""
+
+    name: str
+    act: Callable[..., Any]
+    event: str = ""
+    arrange: Callable[[SessionStore, str], Any] = lambda store, key: None
+    label: str = ""
+
+    def __str__(self) -> str:
+        return self.label or self.name
+
+
+def _save(store: SessionStore, key: str, **options: Any) -> Any:
+    state = store.load_state(key)
+    return store.save_state(key, replace(state, custom_state={"saved": True}), **options)
+
+
+def _commit(store: SessionStore, key: str, **options: Any) -> Any:
+    state = replace(store.load_state(key), step_count=1)
+    return store.save_state_and_promote_staging(key, state, [USER, ASSISTANT], **options)
+
+
+def _stage(store: SessionStore, key: str) -> None:
+    store.stage_changes(key, "step", "call", WRITES)
+
+
+def _append(store: SessionStore, key: str) -> None:
+    store.append_messages(key, [USER, ASSISTANT])
+
+
+RAISING = [
+    Call("save_state", _save, "state_saved"),
+    Call("save_state_and_promote_staging", _commit, "state_saved"),
+    Call(
+        "save_state_and_promote_staging",
+        _commit,
+        "staging_promoted",
+        _stage,
+        label="save_state_and_promote_staging, staged",
+    ),
+    Call("merge_custom_state", lambda s, k, **o: s.merge_custom_state(k, WRITES, **o), "state_merged"),
+    Call("update_status", lambda s, k, **o: s.update_status(k, "paused", **o), "status_changed"),
+    Call(
+        "compare_and_set_status",
+        lambda s, k, **o: s.compare_and_set_status(k, ["active"], "paused", **o),
+        "status_changed",
+    ),
+    Call("increment_step_count", lambda s, k, **o: s.increment_step_count(k, **o), "counter_raised"),
+    Call("increment_resume_count", lambda s, k, **o: s.increment_resume_count(k, **o), "counter_raised"),
+    Call("patch_metadata", lambda s, k, **o: s.patch_metadata(k, {"a": 1}, **o), "metadata_patched"),
+    Call("append_messages", lambda s, k, **o: s.append_messages(k, [USER, ASSISTANT], **o), "user_message"),
+    Call(
+        "truncate_messages",
+        lambda s, k, **o: s.truncate_messages(k, 1, **o),
+        "messages_truncated",
+        _append,
+    ),
+    Call("create_run", lambda s, k, **o: s.create_run(k, run_id="r", **o), "run_started"),
+    Call(
+        "update_run_status",
+        lambda s, k, **o: s.update_run_status(k, "r", "completed", **o),
+        "run_finished",
+        lambda s, k: s.create_run(k, run_id="r"),
+    ),
+    Call("create_checkpoint", lambda s, k, **o: s.create_checkpoint(k, **o), "checkpoint_created"),
+    Call("promote_staging", lambda s, k, **o: s.promote_staging(k, "step", **o), "staging_promoted", _stage),
+    Call("set_interrupt_flag", lambda s, k, **o: s.set_interrupt_flag(k, **o), "interrupt_requested"),
+    Call(
+        "check_interrupt_flag",
+        lambda s, k, **o: s.check_interrupt_flag(k, **o),
+        "interrupt_cleared",
+        lambda s, k: s.set_interrupt_flag(k),
+    ),
+    Call(
+        "clear_interrupt_flag",
+        lambda s, k, **o: s.clear_interrupt_flag(k, **o),
+        "interrupt_cleared",
+        lambda s, k: s.set_interrupt_flag(k),
+    ),
+    Call(
+        "add_sub_session_refs",
+        lambda s, k, **o: s.add_sub_session_refs(k, [REF], **o),
+        "subagent_spawned",
+    ),
+    Call(
+        "update_sub_session_ref",
+        lambda s, k, **o: s.update_sub_session_ref(k, "child", status="completed", **o),
+        "subagent_updated",
+        lambda s, k: s.add_sub_session_refs(k, [REF]),
+    ),
+]
+"""Calls that raise the version, and the type of event that names each. All take `expected_version`."""
+
+MESSAGE_EVENT = Call(
+    "emit_event",
+    lambda s, k: s.emit_event(k, "user_message", {"content": "hello"}),
+    "user_message",
+    label="emit_event, a message",
+)
+"""The one call that raises the version and takes no `expected_version`."""
+
+KEEPING = [
+    Call("stage_changes", lambda s, k: s.stage_changes(k, "step", "call", WRITES)),
+    Call("discard_staging", lambda s, k: s.discard_staging(k), arrange=_stage),
+    Call("cleanup_orphaned_staging", lambda s, k: s.cleanup_orphaned_staging(older_than=timedelta(0))),
+    Call("emit_event", lambda s, k: s.emit_event(k, "llm_requested", {"model": "m"}), "llm_requested"),
+]
+"""Calls that write and leave the version as it is."""
+
+IDLE = [
+    Call("append_messages", lambda s, k, **o: s.append_messages(k, [], **o), label="empty append"),
+    Call("merge_custom_state", lambda s, k, **o: s.merge_custom_state(k, [], **o), label="empty merge"),
+    Call("patch_metadata", lambda s, k, **o: s.patch_metadata(k, {}, **o), label="empty patch"),
+    Call("truncate_messages", lambda s, k, **o: s.truncate_messages(k, 2, **o), label="truncating nothing"),
+    Call("check_interrupt_flag", lambda s, k, **o: s.check_interrupt_flag(k, **o), label="polling no flag"),
+    Call("clear_interrupt_flag", lambda s, k, **o: s.clear_interrupt_flag(k, **o), label="clearing no flag"),
+    Call("promote_staging", lambda s, k, **o: s.promote_staging(k, "step", **o), label="nothing staged"),
+    Call("add_sub_session_refs", lambda s, k, **o: s.add_sub_session_refs(k, [], **o), label="no refs"),
+    Call(
+        "add_sub_session_refs",
+        lambda s, k, **o: s.add_sub_session_refs(k, [REF, REF], **o),
+        arrange=lambda s, k: s.add_sub_session_refs(k, [REF]),
+        label="refs known already",
+    ),
+    Call(
+        "update_sub_session_ref",
+        lambda s, k, **o: s.update_sub_session_ref(k, "child", **o),
+        arrange=lambda s, k: s.add_sub_session_refs(k, [REF]),
+        label="no change of a ref",
+    ),
+]
+"""Calls of the first list that find nothing to do."""
+
+READING = [
+    Call("load_state", lambda s, k: s.load_state(k)),
+    Call("get_messages", lambda s, k: s.get_messages(k)),
+    Call("get_message_count", lambda s, k: s.get_message_count(k)),
+    Call("get_current_run", lambda s, k: s.get_current_run(k)),
+    Call("get_run", lambda s, k: s.get_run(k, "r")),
+    Call("list_runs", lambda s, k: s.list_runs(k)),
+    Call("get_latest_checkpoint", lambda s, k: s.get_latest_checkpoint(k)),
+    Call("get_checkpoint", lambda s, k: s.get_checkpoint(k, "c")),
+    Call("list_checkpoints", lambda s, k: s.list_checkpoints(k)),
+    Call("get_staged_changes", lambda s, k: s.get_staged_changes(k)),
+    Call("has_staged_changes", lambda s, k: s.has_staged_changes(k)),
+    Call("has_staged_changes", lambda s, k: s.has_staged_changes(k, "step"), label="has_staged_changes, step"),
+    Call("get_sub_session_refs", lambda s, k: s.get_sub_session_refs(k)),
+    Call("peek_interrupt_flag", lambda s, k: s.peek_interrupt_flag(k)),
+    Call("get_events", lambda s, k: s.get_events(k)),
+    Call("detach", lambda s, k: s.detach(k)),
+]
+"""Calls that only read one session."""
