@@ -55,14 +55,18 @@ def _project(event: EventRecord) -> ProjectedMessage:
 
 
 def _content(event: EventRecord) -> Any:
-    data = _data(event)
     if event.type in _MESSAGES:
-        return data.get("content")
-    for key in _CONTENT_KEYS[event.type]:
+        return _data(event).get("content")
+    return tool_content(event.type, event.data)
+
+
+def tool_content(kind: str, data: Any) -> Any:
+    """What a tool event of a type has to say: arguments, result or error; failing these, its data."""
+    if not isinstance(data, dict):
+        return data
+    for key in _CONTENT_KEYS[kind]:
         if key in data:
             return data[key]
-    if not isinstance(event.data, dict):
-        return event.data
     return {key: value for key, value in data.items() if key != "tool_call_id"}
 
 
