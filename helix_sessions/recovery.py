@@ -80,8 +80,8 @@ class _Book:
             self._in_transcript[call["id"]].append((event.seq, call))
         for call_id in results_in(event.data):
             for places in (self._in_transcript, self._in_log, self._logged_results):
-                if places[call_id]:  # type: ignore[index]
-                    places[call_id].popleft()  # type: ignore[index]
+                if places[call_id]:
+                    places[call_id].popleft()
 
     def _enter_truncated(self, event: LoggedEvent, truncated_seq: int) -> None:
         """What a truncated message called is undone; what it answered had been answered."""

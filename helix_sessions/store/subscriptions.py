@@ -1,8 +1,9 @@
 """Reading along: the log from a point on and as it grows, and what is published without being stored."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from time import sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections
 
@@ -18,6 +19,8 @@ from helix_sessions.stream.followers import BATCH, Batch, Entry, Item
 from helix_sessions.stream.hub import hub
 from helix_sessions.stream.tails import Tail
 from helix_sessions.types import JSON, EventRecord, Fragment
+
+T = TypeVar("T")
 
 _PATIENCE = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds to wait before each new attempt to read from a database that went away."""
@@ -84,7 +87,7 @@ class SessionLog:
         [created_at] = table(Session).decoder(("created_at",))(rows[0][:1])
         return Batch(created_at, [Entry(row[1:]) for row in rows if row[1] is not None])
 
-    def _patiently(self, read: Any) -> Any:
+    def _patiently(self, read: Callable[[], T]) -> T:
         connection = connections[self.key[0]]
         for seconds in _PATIENCE:
             try:
@@ -104,7 +107,7 @@ def _next_sql(vendor: str) -> str:
     return (
         f'SELECT s."created_at", e."seq", e."type", COALESCE(e."data", m."content"){cast},'  # noqa: S608
         ' e."turn_id", e."run_id", e."created_at"'
-        f' FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}'
+        f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
         ' WHERE "session_id" = %s AND "seq" > %s ORDER BY "seq" LIMIT %s) e ON 1 = 1'
         f' LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
         ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
