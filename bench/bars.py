@@ -1,22 +1,22 @@
 """What we want to reach, and whether this run did."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.results import Results
 from bench.scale import Scale
 
-Measured = Callable[[Results], float | None]
+STEP = "step commit"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A number of a run and its limit, from above or from below."""
+    """A number of a run and its limit, from above or from below. `quiet` is beside it, not judged."""
 
     what: str
     measured: float | None
     limit: float
     at_least: bool = False
+    quiet: float | None = None
 
     @property
     def reached(self) -> bool | None:
@@ -27,42 +27,46 @@ class Bar:
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
         if self.measured is None:
-            return f"{self.what:58}{'':>8}  {sign} {self.limit:g}  not measured"
+            return f"{self.what:50}{'':>8}  {sign} {self.limit:<5g} not measured"
         verdict = "reached" if self.reached else "NOT REACHED"
-        return f"{self.what:58}{self.measured:8.2f}  {sign} {self.limit:g}  {verdict}"
+        quiet = "" if self.quiet is None else f" (quiet {self.quiet:.2f})"
+        return f"{self.what:50}{self.measured:8.2f}  {sign} {self.limit:<5g} {verdict}{quiet}"
 
 
 def bars(results: Results, scale: Scale) -> list[Bar]:
     """Every bar, with what was measured."""
 
-    def ratio(section: str, operation: str, contestant: str = "ours") -> float | None:
-        row = results.find(section, operation, contestant)
-        return None if row is None or row.ratio is None else row.ratio.middle
-
-    def value(section: str, operation: str) -> float | None:
+    def ratio(what: str, limit: float, section: str, operation: str, *, at_least: bool = False) -> Bar:
         row = results.find(section, operation, "ours")
-        return None if row is None else row.value.middle
+        if row is None or row.ratio is None:
+            return Bar(what, None, limit, at_least)
+        return Bar(what, row.ratio.middle, limit, at_least, row.quiet)
 
-    def ahead(peer: str) -> float | None:
-        theirs = ratio("step commit", "history 1,000", peer)
-        ours = ratio("step commit", "history 1,000")
-        return None if theirs is None or ours is None else theirs / ours
+    def ahead(peer: str, limit: float) -> Bar:
+        what = f"{peer} / ours, history 1,000"
+        theirs = results.find(STEP, "history 1,000", peer)
+        ours = results.find(STEP, "history 1,000", "ours")
+        if not (theirs and theirs.ratio and theirs.quiet and ours and ours.ratio and ours.quiet):
+            return Bar(what, None, limit, True)
+        return Bar(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
 
+    stored = results.find("growth", "stored in 1,000 steps", "ours")
     longest, large, small = max(scale.histories), scale.large_list, scale.small_list
     full = f"all {scale.long_history:,} messages"
+    grown = f"{large:,} against {small:,}"
     return [
-        Bar("step commit / FLOOR, history 100", ratio("step commit", "history 100"), 0.75),
-        Bar(f"step commit, {longest:,} / 0 messages", ratio("step commit", f"{longest:,} against 0"), 1.10),
-        Bar("16 writers, throughput / FLOOR", ratio("throughput", "16 writers"), 0.9, True),
-        Bar("step commit 1 ms away / FLOOR", ratio("step commit, 1 ms away", "history 100"), 0.6),
-        Bar("WAL bytes per step / FLOOR", ratio("resources per step", "WAL"), 1.2),
-        Bar("append / FLOOR", ratio("operations", "append 2 messages"), 0.9),
-        Bar("latest 50 / FLOOR", ratio("operations", "latest 50 messages"), 1.2),
-        Bar(f"{full} / FLOOR", ratio("operations", full), 1.2),
-        Bar(f"list 50 of {large:,} / of {small:,}", ratio("list", f"{large:,} against {small:,}"), 1.3),
-        Bar("SQLite step commit / sqlite3", ratio("SQLite", "step commit, history 100"), 2.0),
-        Bar("OpenAI SQLAlchemySession / ours, history 1,000", ahead("OpenAI SQLAlchemySession"), 3, True),
-        Bar("Google ADK / ours, history 1,000", ahead("Google ADK append_event"), 8, True),
-        Bar("LangGraph PostgresSaver / ours, history 1,000", ahead("LangGraph PostgresSaver"), 25, True),
-        Bar("MB stored, 1 MB state, 1,000 steps", value("growth", "stored in 1,000 steps"), 20),
+        ratio("step commit / FLOOR, history 100", 0.75, STEP, "history 100"),
+        ratio(f"step commit, {longest:,} / 0 messages", 1.10, STEP, f"{longest:,} against 0"),
+        ratio("16 writers, throughput / FLOOR", 0.9, "throughput", "writers: 16", at_least=True),
+        ratio("step commit 1 ms away / FLOOR", 0.6, "step commit, 1 ms away", "history 100"),
+        ratio("WAL bytes per step / FLOOR", 1.2, "resources per step", "WAL"),
+        ratio("append / FLOOR", 0.9, "operations", "append 2 messages"),
+        ratio("latest 50 / FLOOR", 1.2, "operations", "latest 50 messages"),
+        ratio(f"{full} / FLOOR", 1.2, "operations", full),
+        ratio(f"list 50 of {large:,} / of {small:,}", 1.3, "list", grown),
+        ratio("SQLite step commit / sqlite3", 2.0, "SQLite", "step commit, history 100"),
+        ahead("OpenAI SQLAlchemySession", 3),
+        ahead("Google ADK append_event", 8),
+        ahead("LangGraph PostgresSaver", 25),
+        Bar("MB stored, 1 MB state, 1,000 steps", stored.value.middle if stored else None, 20),
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.contestants import CORE, installed_peers
 from bench.contestants.base import Contestant
 from bench.contestants.floor import Floor, FloorJsonb
+from bench.contestants.ours import ALIASES, SECOND_ALIASES
 from bench.contestants.sqlite_floor import SqliteFloor
 from bench.place import Place, Route
 from bench.proxy import Proxy, proxy
@@ -45,8 +46,9 @@ def arena() -> Iterator[Arena]:
         for name in sorted({kind.database for kind in kinds} | set(LISTS)):
             place.execute(f"CREATE DATABASE {name}")
         _set_up_django(place)
-        for kind in [*kinds, SqliteFloor]:
+        for kind in kinds:
             kind.prepare(place)
+        SqliteFloor.prepare(place)
         for name in LISTS:
             Floor.prepare(place, name)
         stack.callback(_close_django)
@@ -59,8 +61,12 @@ def _set_up_django(place: Place) -> None:
 
     made = {"default": place.url("ours"), **{name: place.url(name) for name in LISTS}}
     made["sqlite"] = f"sqlite:///{place.sqlite}"
-    routes = {name: place.url("ours", name) for name in ("counted", "delayed")}
-    os.environ["HELIX_BENCH_DATABASES"] = json.dumps(made | routes)
+    routes = {
+        alias: place.url("ours", route)
+        for aliases in (ALIASES, SECOND_ALIASES)
+        for route, alias in aliases.items()
+    }
+    os.environ["HELIX_BENCH_DATABASES"] = json.dumps(routes | made)
     os.environ["DJANGO_SETTINGS_MODULE"] = "bench.settings"
     django.setup()
     for alias in made:

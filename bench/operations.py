@@ -6,7 +6,7 @@ from itertools import count, cycle
 from typing import Any
 
 from bench import payload
-from bench.contestants import BY_NAME, CORE, installed_peers
+from bench.contestants import BY_NAME, CORE, SHARED, installed_peers
 from bench.contestants.base import Contestant
 from bench.contestants.floor import Floor, FloorJsonb
 from bench.contestants.ours import Ours
@@ -78,6 +78,7 @@ def time_steps(
 def measure_steps(arena: Arena, scale: Scale, results: Results) -> None:
     """The step commit as the history grows."""
     lengths: dict[type[Contestant], Sequence[int]] = dict.fromkeys(CORE, scale.histories)
+    lengths |= dict.fromkeys(SHARED, (100,))
     lengths |= dict.fromkeys(installed_peers(), scale.peer_histories)
     timings = time_steps(arena, lengths, scale.rounds)
     for length in scale.histories:
@@ -94,10 +95,20 @@ def measure_steps(arena: Arena, scale: Scale, results: Results) -> None:
 
 def measure_delayed_steps(arena: Arena, scale: Scale, results: Results) -> None:
     """The step commit when the server is a millisecond away."""
-    kinds = [*CORE, *installed_peers()]
+    kinds = [*CORE, *SHARED, *installed_peers()]
+    _measure_round_trip(arena, scale, results)
     timings = time_steps(arena, dict.fromkeys(kinds, (100,)), scale.rounds, "delayed")
     some = {name: timing for (name, _), timing in timings.items()}
     results.add_timings("step commit, 1 ms away", "history 100", some)
+
+
+def _measure_round_trip(arena: Arena, scale: Scale, results: Results) -> None:
+    ways: tuple[Route, ...] = ("direct", "delayed")
+    floors = {way: Floor(arena.place, way) for way in ways}
+    timings = interleave([Task(way, floor.ping) for way, floor in floors.items()], scale.rounds)
+    results.add_timings("step commit, 1 ms away", "one round trip", timings, "direct")
+    for floor in floors.values():
+        floor.close()
 
 
 def measure_operations(arena: Arena, scale: Scale, results: Results) -> None:
@@ -111,9 +122,9 @@ def measure_operations(arena: Arena, scale: Scale, results: Results) -> None:
     arena.place.settle(*(kind.database for kind in kinds))
 
     def timed(operation: str, method: str, call: Callable[[Any], object], repeat: int = 10) -> None:
-        able = [one for one in contestants if hasattr(one, method)]
+        able = [one for one in contestants if hasattr(one, method) and not (one.lazy and method == "create")]
         tasks = [
-            Task(one.name, lambda one=one: call(one), repeat=2 if one.slow else repeat)  # type: ignore[misc]
+            Task(one.name, lambda one=one: call(one), repeat=max(1, repeat // 5) if one.slow else repeat)  # type: ignore[misc]
             for one in able
         ]
         results.add_timings("operations", operation, interleave(tasks, scale.rounds))

@@ -4,7 +4,7 @@ from pathlib import Path
 from time import process_time
 
 from bench import payload
-from bench.contestants import CORE, installed_peers
+from bench.contestants import CORE, SHARED, installed_peers
 from bench.contestants.base import Contestant
 from bench.contestants.floor import EVENTS_PER_STEP
 from bench.databases import Arena
@@ -19,7 +19,7 @@ HISTORY = 100
 
 def measure_resources(arena: Arena, scale: Scale, results: Results) -> None:
     """The step commit of each contestant, watched from outside."""
-    kinds = [*CORE, *installed_peers()]
+    kinds = [*CORE, *SHARED, *installed_peers()]
     _check_that_floor_writes_what_we_write(arena)
     counts = {kind.name: _statements_and_round_trips(arena, kind) for kind in kinds}
     results.add_numbers("resources per step", "statements", "", {k: [v[0]] for k, v in counts.items()})

@@ -11,7 +11,11 @@ BASE = "FLOOR"
 
 @dataclass(frozen=True)
 class Row:
-    """One contestant at one operation. `ratio` is to FLOOR, or to what `against` names."""
+    """One contestant at one operation. `ratio` is to FLOOR, or to what `against` names.
+
+    `quiet` is the ratio of the first deciles. On a machine that has other work to do it says more than
+    the medians; where it is far from `ratio`, the run was disturbed.
+    """
 
     section: str
     operation: str
@@ -20,6 +24,7 @@ class Row:
     unit: str
     ratio: Spread | None = None
     against: str = BASE
+    quiet: float | None = None
 
 
 @dataclass
@@ -42,9 +47,12 @@ class Results:
         for name, timing in timings.items():
             if only not in (None, name):
                 continue
-            against = ratio(timing, timings[base]) if base in timings else None
             value = Spread.of(timing.seconds).scaled(1000)
-            self.rows.append(Row(section, operation, name, value, "ms", against, base))
+            against, quiet = None, None
+            if base in timings:
+                against = ratio(timing, timings[base])
+                quiet = timing.quiet / timings[base].quiet
+            self.rows.append(Row(section, operation, name, value, "ms", against, base, quiet))
 
     def add_numbers(
         self,
@@ -71,3 +79,12 @@ class Results:
 
     def as_json(self) -> dict[str, Any]:
         return {"about": self.about, "rows": [asdict(row) for row in self.rows]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Results":
+        """What `as_json` gave."""
+        rows = []
+        for row in data["rows"]:
+            ratio = row["ratio"] and Spread(**row["ratio"])
+            rows.append(Row(**{**row, "value": Spread(**row["value"]), "ratio": ratio}))
+        return cls(rows, data["about"])

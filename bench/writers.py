@@ -1,9 +1,8 @@
 """Throughput: processes that commit steps to sessions of their own, all at once."""
 
 import multiprocessing
-from dataclasses import dataclass
+import signal
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from time import perf_counter
 
 from bench import payload
@@ -19,69 +18,71 @@ WARM_UP_STEPS = 20
 PATIENCE = 120.0
 
 
-@dataclass(frozen=True)
-class _Writer:
-    process: BaseProcess
-    pipe: Connection
-
-    def receive(self) -> float:
-        if not self.pipe.poll(PATIENCE):
-            raise TimeoutError("A writer does not answer.")
-        answer: float = self.pipe.recv()
-        return answer
-
-
 def measure_writers(arena: Arena, scale: Scale, results: Results) -> None:
-    """Steps per second of 1, 4, 16 processes."""
-    kinds = [*CORE, *(installed_peers() if scale.peers_as_writers else [])]
-    most = {kind: max(scale.writers if kind in CORE else scale.peers_as_writers) for kind in kinds}
-    writers = {kind: [_start(kind, arena.place) for _ in range(most[kind])] for kind in kinds}
+    """Steps per second of one process and of many."""
+    writers = [_Writer(arena.place) for _ in range(max(scale.writers))]
     try:
         for number in scale.writers:
-            able = [kind for kind in kinds if kind in CORE or number in scale.peers_as_writers]
-            rates: dict[str, list[float]] = {kind.name: [] for kind in able}
+            peers = installed_peers() if number in scale.peers_as_writers else []
+            rates: dict[str, list[float]] = {kind.name: [] for kind in (*CORE, *peers)}
             for _ in range(scale.writer_rounds):
-                for kind in able:
-                    rates[kind.name].append(_rate(writers[kind][:number], scale.writer_seconds))
-            results.add_numbers("throughput", f"{number} writers", "steps/s", rates)
+                for name, measured in rates.items():
+                    measured.append(_rate(writers[:number], name, scale.writer_seconds))
+            results.add_numbers("throughput", f"writers: {number}", "steps/s", rates)
     finally:
-        for some in writers.values():
-            for writer in some:
-                writer.process.terminate()
-                writer.process.join()
+        for writer in writers:
+            writer.end()
 
 
-def _start(kind: type[Contestant], place: Place) -> _Writer:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_write, args=(kind.name, place, theirs), daemon=True)
-    process.start()
-    return _Writer(process, ours)
-
-
-def _rate(writers: list[_Writer], seconds: float) -> float:
+def _rate(writers: list["_Writer"], name: str, seconds: float) -> float:
     for writer in writers:
-        writer.pipe.send(seconds)
+        writer.tell(name)
     for writer in writers:
-        writer.receive()  # it is ready
+        writer.answer()  # it is ready
     for writer in writers:
-        writer.pipe.send(None)  # go
-    return sum(writer.receive() for writer in writers)
+        writer.tell(seconds)
+    return sum(writer.answer() for writer in writers)
 
 
-def _write(name: str, place: Place, pipe: Connection) -> None:
+class _Writer:
+    """A process that commits steps as whoever it is told to be."""
+
+    def __init__(self, place: Place) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_write, args=(place, theirs), daemon=True)
+        self.process.start()
+
+    def tell(self, what: str | float) -> None:
+        self.pipe.send(what)
+
+    def answer(self) -> float:
+        if not self.pipe.poll(PATIENCE):
+            raise TimeoutError("A writer does not answer.")
+        return float(self.pipe.recv())
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.join()
+
+
+def _write(place: Place, pipe: Connection) -> None:
     import django
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal told the parent as well, which ends us
     django.setup()
-    contestant = BY_NAME[name](place)
+    contestants: dict[str, Contestant] = {}
     steps = payload.steps()
     while True:
-        seconds = pipe.recv()
+        name = pipe.recv()
+        if name not in contestants:
+            contestants[name] = BY_NAME[name](place)
+        contestant = contestants[name]
         session_id = new_session(contestant)
         for _ in range(WARM_UP_STEPS):
             contestant.step(session_id, next(steps))
         pipe.send(0.0)
-        pipe.recv()
+        seconds = pipe.recv()
         start, done = perf_counter(), 0
         while (elapsed := perf_counter() - start) < seconds:
             contestant.step(session_id, next(steps))

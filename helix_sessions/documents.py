@@ -17,6 +17,7 @@ _ONLY_STRINGS = frozenset((str,))
 def check(value: Any) -> None:
     """Raise `InvalidDocument` unless `value` is JSON that comes back equal."""
     limit = conf.MAX_DOCUMENT_DEPTH
+    room = conf.MAX_DOCUMENT_BYTES
     level: list[Any] = [value]
     depth = 0
     while level:
@@ -33,13 +34,16 @@ def check(value: Any) -> None:
         depth += 1
         if below and depth > limit:
             raise InvalidDocument(f"The document is nested deeper than {limit} levels.")
+        room -= len(below)
+        if room < 0:  # found before it is written: a small value that holds itself twice has no end
+            raise InvalidDocument(f"The document has more than {conf.MAX_DOCUMENT_BYTES:,} bytes.")
         level = below
 
 
 def _check_keys(item: dict[Any, Any]) -> None:
     for key in item:
         if not isinstance(key, str):
-            raise InvalidDocument(f"A key of an object must be a string, not {key!r:.80}.")
+            raise InvalidDocument(f"A key of an object must be a string, not {type(key).__name__}.")
 
 
 def _check_scalar(item: Any) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
+from helix_sessions.exceptions import InvalidInput
+
 JSON: TypeAlias = Any
 """A value RFC 8259 allows: None, bool, int, float, str, list or dict with string keys."""
 
@@ -160,19 +162,15 @@ class CheckpointMeta:
     metadata: dict[str, JSON] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, value: "CheckpointMeta | Mapping[str, Any] | None") -> "CheckpointMeta":
+    def of(cls, value: "CheckpointMeta | Mapping[str, Any]") -> "CheckpointMeta":
         """The meta itself, or one made from a dict with the same keys."""
-        from helix_sessions.exceptions import InvalidInput
-
-        if value is None:
-            return cls()
         if isinstance(value, cls):
             return value
         if not isinstance(value, Mapping):
             raise InvalidInput("A checkpoint meta is a CheckpointMeta or a dict with its keys.")
-        unknown = set(value) - {known.name for known in fields(cls)}
-        if unknown:
-            raise InvalidInput(f"Unknown keys in a checkpoint meta: {', '.join(sorted(map(str, unknown)))}.")
+        known = [field.name for field in fields(cls)]
+        if set(value) - set(known):
+            raise InvalidInput(f"A checkpoint meta has no other keys than {', '.join(known)}.")
         return cls(**value)
 
 

@@ -6,11 +6,12 @@ from bench.contestants.google_adk import GoogleAdk
 from bench.contestants.langgraph import LangGraph
 from bench.contestants.one_statement import OneStatement
 from bench.contestants.openai_agents import OpenAIAgents
-from bench.contestants.ours import Ours
+from bench.contestants.ours import Ours, OursHopping
 
 CORE: tuple[type[Contestant], ...] = (Floor, OneStatement, Ours)
+SHARED: tuple[type[Contestant], ...] = (OursHopping,)
 PEERS: tuple[type[Contestant], ...] = (OpenAIAgents, GoogleAdk, LangGraph)
-EVERYONE: tuple[type[Contestant], ...] = (*CORE, FloorJsonb, *PEERS)
+EVERYONE: tuple[type[Contestant], ...] = (*CORE, *SHARED, FloorJsonb, *PEERS)
 BY_NAME = {kind.name: kind for kind in EVERYONE}
 
 

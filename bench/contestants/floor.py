@@ -128,6 +128,10 @@ class Floor(Contestant):
     def _run(self, sql: str, parameters: Any = ()) -> psycopg.Cursor[Any]:
         return self.connection.execute(sql, parameters, prepare=True)
 
+    def ping(self) -> None:
+        """The shortest way there and back."""
+        self._run("SELECT 1").fetchone()
+
     def create(self, session_id: str) -> None:
         now = datetime.now(UTC)
         with self.connection.transaction():

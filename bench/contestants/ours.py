@@ -9,6 +9,8 @@ from bench.place import Place, Route
 
 CHUNK = 500
 ALIASES: dict[Route, str] = {"direct": "default", "counted": "counted", "delayed": "delayed"}
+SECOND_ALIASES: dict[Route, str] = {"direct": "second", "counted": "counted_2", "delayed": "delayed_2"}
+"""Another connection to the same database by the same way."""
 
 
 class Ours(Contestant):
@@ -87,3 +89,24 @@ class Ours(Contestant):
 
     def delete(self, session_id: str) -> None:
         self.store.delete_session(session_id)
+
+
+class OursHopping(Ours):
+    """Steps of one session that two connections take in turn, as when workers share the requests.
+
+    What a connection remembers of the session is out of date each time.
+    """
+
+    name = "ours, hopping"
+
+    def __init__(self, place: Place, through: Route = "direct") -> None:
+        super().__init__(place, through)
+        self.other = Ours(place, using=SECOND_ALIASES[through])
+
+    def close(self) -> None:
+        super().close()
+        self.other.close()
+
+    def step(self, session_id: str, step: Step) -> None:
+        super().step(session_id, step)
+        self.store, self.other.store = self.other.store, self.store

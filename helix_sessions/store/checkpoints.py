@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_sessions import documents, models
-from helix_sessions.exceptions import CheckpointNotFound, CommitConflict, InvalidInput
+from helix_sessions.exceptions import CheckpointNotFound, CommitConflict
 from helix_sessions.store import cursors, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.unit import ALL_COLUMNS, Work, check_version
@@ -94,14 +94,18 @@ class Checkpoints(StoreBase):
 
 def check_meta(value: MetaLike) -> CheckpointMeta:
     """The meta a caller passed, checked."""
-    if value is not None and not isinstance(value, CheckpointMeta | Mapping):
-        raise InvalidInput("A checkpoint meta is a CheckpointMeta or a dict with its keys.")
+    if value is None:
+        return CheckpointMeta()
     meta = CheckpointMeta.of(value)
-    inputs.optional_identifier(meta.checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID)
-    inputs.optional_identifier(meta.step_id, "step_id")
-    inputs.optional_identifier(meta.run_id, "run_id")
     inputs.mapping(meta.metadata, "The metadata of a checkpoint")
-    return meta
+    return CheckpointMeta(
+        checkpoint_id=inputs.optional_identifier(
+            meta.checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
+        ),
+        step_id=inputs.optional_identifier(meta.step_id, "step_id"),
+        run_id=inputs.optional_identifier(meta.run_id, "run_id"),
+        metadata=dict(meta.metadata),
+    )
 
 
 def find(using: str, session_id: str, checkpoint_id: str) -> models.Checkpoint | None:
@@ -150,7 +154,7 @@ def record(work: Work, meta: CheckpointMeta, source: str, fingerprint: str = "")
         state_base=session.state_base,
         run_id=session.run_id if meta.run_id is None else meta.run_id,
         step_id=meta.step_id,
-        metadata=documents.dump(meta.metadata),
+        metadata=documents.write(meta.metadata),
         fingerprint=fingerprint,
         created_at=work.now,
     )

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from helix_sessions.exceptions import InvalidCursor
@@ -23,7 +23,7 @@ def decode(listing: str, cursor: Any, *types: type) -> list[Any]:
         if name != listing or len(values) != len(types):
             raise InvalidCursor
         return [_value(value, kind) for value, kind in zip(values, types, strict=True)]
-    except (TypeError, ValueError, binascii.Error, RecursionError):
+    except (TypeError, ValueError, OverflowError, binascii.Error, RecursionError):
         raise InvalidCursor from None
 
 
@@ -34,7 +34,7 @@ def _value(value: Any, kind: type) -> Any:
         moment = datetime.fromisoformat(str(value))
         if moment.tzinfo is None:
             raise InvalidCursor
-        return moment
+        return moment.astimezone(UTC)
     if isinstance(value, int) and abs(value) >= 2**63:
         raise InvalidCursor
     if isinstance(value, str) and "\x00" in value.encode().decode():

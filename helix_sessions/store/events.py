@@ -16,6 +16,8 @@ from helix_sessions.store.tables import aware, table
 from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, ProjectedMessage
 
+_MAX_TYPES = 500
+
 MESSAGE_TYPES = {f"{role}_message": role for role in ROLES}
 
 
@@ -53,7 +55,7 @@ class Events(Sessions):
         role = MESSAGE_TYPES.get(kind) if isinstance(data, dict) and "content" in data else None
         if role is not None:
             if data.get("role", role) != role:
-                raise InvalidInput(f"A {kind} event cannot have the role {data['role']!r:.80}.")
+                raise InvalidInput(f"A {kind} event cannot have the role {inputs.shown(data['role'])}.")
             data = data if "role" in data else {"role": role, **data}
         text = inputs.document(data)
 
@@ -154,4 +156,7 @@ def _types(values: Iterable[str]) -> list[str]:
         values = [values]
     if not isinstance(values, Iterable):
         raise InvalidInput("types must be a list of event types.")
-    return sorted({inputs.identifier(value, "The type of an event") for value in values})
+    kinds = sorted({inputs.identifier(value, "The type of an event") for value in values})
+    if len(kinds) > _MAX_TYPES:
+        raise InvalidInput(f"At most {_MAX_TYPES} types can be asked for, not {len(kinds)}.")
+    return kinds

@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
@@ -17,6 +18,14 @@ MAX_CHECKPOINT_ID = 512
 MAX_INTEGER = 2**63 - 1
 _BYTES_PER_CHARACTER = 3
 """Keeps the widest key, three ids, within the entry of a PostgreSQL index."""
+
+
+def shown(value: Any) -> str:
+    """A value as an error may show it: short, whatever its own `repr` does."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return f"a {type(value).__name__}"
 
 
 def text(value: Any, what: str, *, limit: int | None = None) -> str:
@@ -33,17 +42,17 @@ def text(value: Any, what: str, *, limit: int | None = None) -> str:
         raise InvalidInput(f"{what} takes {size} bytes; {limit * _BYTES_PER_CHARACTER} are allowed.")
     if "\x00" in value:
         raise InvalidInput(f"{what} holds a null character.")
-    return value
+    return str.__str__(value)  # an enum's own `str` would be its name
 
 
 def identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str:
     """An id or a name: not empty, not too long, no control characters."""
-    text(value, what, limit=limit)
-    if not value:
+    name = text(value, what, limit=limit)
+    if not name:
         raise InvalidInput(f"{what} is empty.")
-    if not (value.isprintable() or all(unicodedata.category(character) != "Cc" for character in value)):
+    if not (name.isprintable() or all(unicodedata.category(character) != "Cc" for character in name)):
         raise InvalidInput(f"{what} holds control characters.")
-    return str(value)
+    return name
 
 
 def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | None:
@@ -52,15 +61,21 @@ def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | 
 
 def choice(value: Any, allowed: Sequence[str], what: str) -> str:
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidInput(f"{what} must be one of {', '.join(allowed)}, not {value!r:.80}.")
-    return value
+        raise InvalidInput(f"{what} must be one of {', '.join(allowed)}, not {shown(value)}.")
+    return allowed[allowed.index(value)]
 
 
 def integer(value: Any, what: str, *, minimum: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{what} must be an integer, not {type(value).__name__}.")
     if not minimum <= value <= MAX_INTEGER:
-        raise InvalidInput(f"{what} must be between {minimum} and {MAX_INTEGER}, not {value!s:.40}.")
+        raise InvalidInput(f"{what} must be between {minimum} and {MAX_INTEGER}, not {shown(value)}.")
+    return int(value)
+
+
+def flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{what} must be True or False, not {shown(value)}.")
     return value
 
 
@@ -75,7 +90,7 @@ def expected_version(value: Any) -> int | None:
 
 def moment(value: Any, what: str) -> datetime:
     """An aware time, in UTC."""
-    if not isinstance(value, datetime) or value.tzinfo is None:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidInput(f"{what} must be an aware datetime.")
     try:
         return value.astimezone(UTC)
@@ -163,10 +178,12 @@ def owner_key(owner: Any) -> Any:
         owner = owner.pk
         if owner is None:
             raise InvalidInput("The owner has not been saved.")
+    if isinstance(owner, bool) or not isinstance(owner, str | int | UUID):
+        raise InvalidInput(f"{shown(owner)} is not the key of a user.")
     try:
         key = user_model._meta.pk.to_python(owner)
     except (ValidationError, TypeError, ValueError):
-        raise InvalidInput(f"{owner!r:.80} is not the key of a user.") from None
+        raise InvalidInput(f"{shown(owner)} is not the key of a user.") from None
     if isinstance(key, int):
-        integer(key, "The owner's key", minimum=-MAX_INTEGER)
-    return key
+        return integer(key, "The owner's key", minimum=-MAX_INTEGER)
+    return text(key, "The owner's key", limit=MAX_ID) if isinstance(key, str) else key

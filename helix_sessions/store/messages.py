@@ -75,7 +75,7 @@ class Messages(StoreBase):
         start = min(inputs.integer(offset, "offset"), _EVERYTHING)
         most = _EVERYTHING if limit is None else min(inputs.integer(limit, "limit"), _EVERYTHING)
         connection = self._connection
-        sql = _page_sql(connection.vendor, newest_first)
+        sql = _page_sql(connection.vendor, inputs.flag(newest_first, "newest_first"))
         rows = fetch(connection, sql, [start, start + most, session_key(session_id)])
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")

@@ -7,7 +7,7 @@ from typing import Any
 from helix_sessions import documents
 from helix_sessions.exceptions import ModeLocked, SessionNotFound
 from helix_sessions.models import Session, StateSnapshot
-from helix_sessions.store import checkpoints, frames, snapshots
+from helix_sessions.store import checkpoints, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
@@ -79,7 +79,7 @@ def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
     """Make what the caller owns of a state the session's, apart from the custom state."""
     session = work.session
     if state.mode != session.mode:
-        raise ModeLocked(f"The mode is {session.mode!r} and cannot become {state.mode!r:.80}.")
+        raise ModeLocked(f"The mode is {session.mode!r} and cannot become {inputs.shown(state.mode)}.")
     before = session.status
     work.change(**columns)
     if columns["status"] != before:

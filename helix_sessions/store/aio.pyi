@@ -1,0 +1,216 @@
+"""Made by `python -m tools.async_stub` from the signatures of `SessionStore`."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from helix_sessions.store.checkpoints import MetaLike
+from helix_sessions.types import (
+    JSON,
+    AppendResult,
+    CasMismatch,
+    CasOk,
+    Checkpoint,
+    CommitResult,
+    EventRecord,
+    InterruptRequest,
+    MessagePage,
+    Messages,
+    Page,
+    ProjectedMessage,
+    Run,
+    SessionState,
+    SessionSummary,
+    StagedChange,
+    SubSessionRef,
+    Unset,
+)
+from helix_sessions.types import Messages as MessageList
+
+class AsyncSessionStore:
+    def __init__(self, using: str = ...) -> None: ...
+    @property
+    def using(self) -> str: ...
+    async def attach(self, session_id: str, *, agent_type: str = ...) -> int: ...
+    async def detach(self, session_id: str) -> None: ...
+    async def emit_event(
+        self,
+        session_id: str,
+        type: str,
+        data: JSON = ...,
+        *,
+        turn_id: str | None = ...,
+        run_id: str | None = ...,
+        idempotency_key: str | None = ...,
+    ) -> EventRecord: ...
+    async def get_events(
+        self,
+        session_id: str,
+        from_seq: int | None = ...,
+        to_seq: int | None = ...,
+        *,
+        types: Iterable[str] | None = ...,
+        run_id: str | None = ...,
+        limit: int | None = ...,
+    ) -> list[EventRecord]: ...
+    @staticmethod
+    def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]: ...
+    async def create_session(
+        self,
+        session_id: str | None,
+        *,
+        agent_type: str,
+        custom_state: Mapping[str, JSON] | None = ...,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        stream_id: str | None = ...,
+        tags: Iterable[str] = ...,
+        metadata: Mapping[str, JSON] | None = ...,
+        parent_session_id: str | None = ...,
+        root_session_id: str | None = ...,
+        mode: str = ...,
+        expires_at: datetime | None = ...,
+        tracing_context: JSON = ...,
+        workspace_ref: JSON = ...,
+    ) -> SessionState: ...
+    async def session_exists(self, session_id: str) -> bool: ...
+    async def delete_session(self, session_id: str) -> None: ...
+    async def clone_session(
+        self, source_id: str, new_id: str, *, checkpoint_id: str | None = ..., message_count: int | None = ...
+    ) -> SessionState: ...
+    async def list_sessions(
+        self,
+        *,
+        status: str | None = ...,
+        agent_type: str | None = ...,
+        user_id: str | None = ...,
+        owner: Any = ...,
+        tag: str | None = ...,
+        parent_session_id: str | None = ...,
+        updated_after: datetime | None = ...,
+        expires_before: datetime | None = ...,
+        limit: int = ...,
+        cursor: str | None = ...,
+    ) -> Page[SessionSummary]: ...
+    async def patch_metadata(
+        self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = ...
+    ) -> int: ...
+    async def load_state(self, session_id: str) -> SessionState: ...
+    async def save_state(
+        self, session_id: str, state: SessionState, *, expected_version: int | None = ...
+    ) -> SessionState: ...
+    async def merge_custom_state(
+        self, session_id: str, writes: Iterable[Any], *, expected_version: int | None = ...
+    ) -> SessionState: ...
+    async def update_status(
+        self,
+        session_id: str,
+        status: str,
+        *,
+        error: str | None = ...,
+        failure_reason: str | None = ...,
+        interrupt_context: JSON = ...,
+        output: JSON | Unset = ...,
+        expected_version: int | None = ...,
+    ) -> int: ...
+    async def compare_and_set_status(
+        self,
+        session_id: str,
+        expected_statuses: str | Iterable[str],
+        new_status: str,
+        *,
+        expected_version: int | None = ...,
+        interrupt_context: JSON = ...,
+        error: str | None = ...,
+        failure_reason: str | None = ...,
+    ) -> CasOk | CasMismatch: ...
+    async def increment_step_count(self, session_id: str, *, expected_version: int | None = ...) -> int: ...
+    async def increment_resume_count(self, session_id: str, *, expected_version: int | None = ...) -> int: ...
+    async def save_state_and_promote_staging(
+        self,
+        session_id: str,
+        state: SessionState,
+        append_messages: Messages = ...,
+        checkpoint_meta: MetaLike = ...,
+        *,
+        expected_version: int | None = ...,
+    ) -> CommitResult: ...
+    async def append_messages(
+        self,
+        session_id: str,
+        messages: MessageList,
+        *,
+        run_id: str | None = ...,
+        expected_version: int | None = ...,
+    ) -> AppendResult: ...
+    async def get_messages(
+        self, session_id: str, *, offset: int = ..., limit: int | None = ..., newest_first: bool = ...
+    ) -> MessagePage: ...
+    async def get_message_count(self, session_id: str) -> int: ...
+    async def truncate_messages(
+        self, session_id: str, count: int, *, expected_version: int | None = ...
+    ) -> int: ...
+    async def create_run(
+        self,
+        session_id: str,
+        *,
+        run_id: str | None = ...,
+        metadata: Mapping[str, JSON] | None = ...,
+        expected_version: int | None = ...,
+    ) -> Run: ...
+    async def update_run_status(
+        self,
+        session_id: str,
+        run_id: str,
+        status: str,
+        *,
+        step_count: int | None = ...,
+        output: JSON | Unset = ...,
+        error: str | None = ...,
+        usage: JSON = ...,
+        expected_version: int | None = ...,
+    ) -> Run: ...
+    async def get_current_run(self, session_id: str) -> Run | None: ...
+    async def get_run(self, session_id: str, run_id: str) -> Run: ...
+    async def list_runs(
+        self, session_id: str, *, limit: int = ..., cursor: str | None = ...
+    ) -> Page[Run]: ...
+    async def create_checkpoint(
+        self, session_id: str, meta: MetaLike = ..., *, expected_version: int | None = ...
+    ) -> Checkpoint: ...
+    async def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None: ...
+    async def get_checkpoint(self, session_id: str, checkpoint_id: str) -> Checkpoint: ...
+    async def list_checkpoints(
+        self, session_id: str, *, limit: int = ..., cursor: str | None = ..., offset: int | None = ...
+    ) -> Page[Checkpoint]: ...
+    async def stage_changes(
+        self, session_id: str, step_id: str, tool_call_id: str, writes: Iterable[Any]
+    ) -> StagedChange: ...
+    async def get_staged_changes(self, session_id: str, step_id: str | None = ...) -> list[StagedChange]: ...
+    async def has_staged_changes(self, session_id: str, step_id: str | None = ...) -> bool: ...
+    async def promote_staging(
+        self, session_id: str, step_id: str, meta: MetaLike = ..., *, expected_version: int | None = ...
+    ) -> CommitResult: ...
+    async def discard_staging(self, session_id: str, step_id: str | None = ...) -> int: ...
+    async def cleanup_orphaned_staging(
+        self, *, older_than: timedelta, session_id: str | None = ...
+    ) -> int: ...
+    async def set_interrupt_flag(
+        self, session_id: str, reason: str | None = ..., *, expected_version: int | None = ...
+    ) -> int: ...
+    async def check_interrupt_flag(
+        self, session_id: str, *, expected_version: int | None = ...
+    ) -> InterruptRequest | None: ...
+    async def peek_interrupt_flag(self, session_id: str) -> InterruptRequest | None: ...
+    async def clear_interrupt_flag(self, session_id: str, *, expected_version: int | None = ...) -> int: ...
+    async def add_sub_session_refs(
+        self,
+        session_id: str,
+        refs: Iterable[SubSessionRef | Mapping[str, Any]],
+        *,
+        expected_version: int | None = ...,
+    ) -> int: ...
+    async def update_sub_session_ref(
+        self, session_id: str, sub_session_id: str, *, expected_version: int | None = ..., **changes: Any
+    ) -> SubSessionRef: ...
+    async def get_sub_session_refs(self, session_id: str) -> list[SubSessionRef]: ...

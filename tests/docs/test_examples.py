@@ -1,0 +1,116 @@
+"""Every piece of Python in the documentation runs, in the order of its page, against a real database.
+
+A block marked `settings` (```` ```python settings ````) is a part of a settings file: it is the whole
+configuration of a small project that must pass its checks and migrate. There is no mark for code that
+does not run.
+"""
+
+import code
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.examples import BrokenPromise, run
+from tests.docs.pages import ROOT, Block, Page, all_pages
+
+MARKS = {(), ("settings",)}
+SETTINGS_PREAMBLE = """
+SECRET_KEY = "docs"
+USE_TZ = True
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "helix_sessions"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "docs.sqlite3", "OPTIONS": {
+    "transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA synchronous=FULL;"}}}
+"""
+
+PAGES = [page for page in all_pages() if any(_block.language == "python" for _block in page.blocks)]
+SETTINGS = [
+    pytest.param(block, id=f"{page.name}:{block.line}")
+    for page in PAGES
+    for block in page.blocks
+    if "settings" in block.marks
+]
+
+
+def runnable(page: Page) -> list[Block]:
+    return [block for block in page.blocks if block.language == "python" and not block.marks]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_marks_are_known(page: Page):
+    assert {block.marks for block in page.blocks if block.language == "python"} <= MARKS
+    assert not [block.line for block in page.blocks if block.language in ("py", "python3", "pycon")]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_runs(page: Page):
+    namespace: dict[str, Any] = {"__name__": "docs"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in runnable(page):
+            run(block, namespace, file=page.name)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_first_example_of_the_readme_can_be_pasted_line_by_line():
+    block = runnable(Page(ROOT / "README.md"))[0]
+    lines = block.code.splitlines()
+    assert len(lines) <= 10
+    console = code.InteractiveConsole()
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        unfinished = [console.push(line) for line in lines]
+    assert errors.getvalue() == ""
+    assert not unfinished[-1]
+
+
+@pytest.mark.parametrize("block", SETTINGS)
+def test_settings_make_a_project(block: Block, tmp_path: Path):
+    (tmp_path / "docs_settings.py").write_text(SETTINGS_PREAMBLE + block.code, encoding="utf-8")
+    on_sqlite = "postgresql" not in block.code
+    database = ["--database", "default"] if on_sqlite else []
+    _django(tmp_path, "check", "--fail-level", "WARNING", *database)
+    if on_sqlite:
+        _django(tmp_path, "migrate", "--verbosity", "0")
+
+
+def _django(directory: Path, *arguments: str) -> None:
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "docs_settings",
+        "PYTHONPATH": os.pathsep.join([str(directory), str(ROOT)]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "django", *arguments],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "1 + 1  # => 3",
+        "1 + 1  # => 2.0",
+        "x = 1  # => 1",
+        "int('1')  # raises ValueError",
+        "int('x')  # raises KeyError",
+        "if True:\n    2  # => 2\n    pass\n",
+    ],
+)
+def test_a_broken_promise_is_noticed(source: str):
+    with pytest.raises(BrokenPromise):
+        run(Block("python", (), source, 1), {}, file="page.md")
+
+
+def test_a_kept_promise_is_not():
+    run(Block("python", (), "[\n    1\n]  # => [1]\nint('x')  # raises ValueError", 1), {}, file="page.md")
