@@ -245,7 +245,7 @@ class AsyncTail(Generic[T]):
             items = follower.drain()
             if items:
                 return items
-            if follower.ended or follower.is_behind(feed.generation):
+            if follower.ended or seat.closed or follower.is_behind(feed.generation):
                 continue
             remaining = None if deadline is None else deadline - loop.time()
             if remaining is not None and remaining <= 0:
