@@ -46,6 +46,7 @@ def _numbered(sql: str) -> bytes:
 def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
     if (
         not prepare
+        or connection.queries_logged  # Django's own cursor can say what it ran
         or connection.vendor != "postgresql"
         or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
         or not conf.PREPARED_STATEMENTS
@@ -53,10 +54,7 @@ def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
         return connection.cursor()
     connection.close_if_health_check_failed()
     connection.ensure_connection()
-    cursor = cast(CursorWrapper, _prepared_cursor(connection))
-    if connection.queries_logged:
-        return connection.make_debug_cursor(cursor)
-    return connection.make_cursor(cursor)
+    return connection.make_cursor(cast(CursorWrapper, _prepared_cursor(connection)))
 
 
 def _prepared_cursor(connection: BaseDatabaseWrapper) -> _PreparedCursor:
