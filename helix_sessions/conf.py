@@ -50,6 +50,29 @@ class Conf:
     STREAMS_PER_USER: int = 20
     """How many HTTP streams one user may have open in one process."""
 
+    API_DATABASE: str = "default"
+    """The database alias whose sessions the HTTP API serves."""
+
+    API_PAGE_SIZE: int = 50
+    """How many rows a page of the HTTP API has when the request does not say."""
+
+    API_MAX_PAGE_SIZE: int = 500
+    """How many rows a page of the HTTP API may have; a larger `limit` is refused."""
+
+    API_MAX_BODY_BYTES: int = 10 * 1024 * 1024
+    """The largest request body the HTTP API reads; a larger one is answered 413."""
+
+    API_THROTTLE_RATES: dict[str, str] = {}
+    """Requests per user and scope, such as `{"create": "60/min", "write": "600/min", "read": "50/s"}`, in the
+    notation of Django REST framework. A scope that is not named is not limited."""
+
+    IDEMPOTENCY_LIFETIME: int = 24 * 60 * 60
+    """Seconds for which the answer to a request with an `Idempotency-Key` is kept."""
+
+    IDEMPOTENCY_WAIT: float = 2.0
+    """Seconds a request waits for another one with the same `Idempotency-Key` before it is answered 409
+    (PostgreSQL)."""
+
     def __getattribute__(self, name: str) -> Any:
         # Past the lazy object, which takes microseconds to say that a setting is not there.
         given = getattr(settings._wrapped, "HELIX_SESSIONS", None)  # type: ignore[misc]

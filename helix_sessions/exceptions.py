@@ -136,3 +136,15 @@ class SessionBusy(HelixSessionsError):
     """The session's row lock was not had in time, or a deadlock was broken; nothing was written."""
 
     code = "session_busy"
+
+
+class IdempotencyInProgress(Conflict):
+    """A request with this idempotency key is being worked on; ask again in a moment."""
+
+    code = "idempotency_in_progress"
+
+
+class IdempotencyKeyReused(HelixSessionsError, ValueError):
+    """This idempotency key was used for another request."""
+
+    code = "idempotency_key_reused"

@@ -77,6 +77,20 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHead:
+    """What may change about a session with each call: what a precondition or a counter reads."""
+
+    session_id: str
+    owner_id: Any
+    status: str
+    version: int
+    head_seq: int
+    message_count: int
+    step_count: int
+    resume_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
     """Everything a process needs to go on with a session. Edit one with `dataclasses.replace`."""
 
@@ -207,6 +221,27 @@ class MessagePage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTexts:
+    """A range of a transcript as the JSON texts that are stored."""
+
+    texts: list[str]
+    total: int
+    """How many messages the transcript has."""
+    version: int
+    next_cursor: str | None
+    """What to pass as `cursor` for the messages after these; `None` where the transcript ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTexts:
+    """A range of a log, each event as a JSON text of the fields of `EventRecord`."""
+
+    texts: list[str]
+    next_cursor: str | None
+    """What to pass as `cursor` for the events after these; `None` where the range ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One execution inside a session."""
 
@@ -319,6 +354,17 @@ class ProjectedMessage:
     tool_call_id: str | None
     seq: int
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request was answered, ready to be sent, or to be kept and sent again."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str = ""
+    replayed: bool = False
+    """True when this answer was given before and nothing was done now."""
 
 
 Messages: TypeAlias = Sequence[Message]

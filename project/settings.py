@@ -28,6 +28,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "helix_sessions",
     "project",
 ]
@@ -73,6 +75,36 @@ AUTH_PASSWORD_VALIDATORS = [
 
 TIME_ZONE = "UTC"
 USE_TZ = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "project.tokens.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "helix_sessions",
+    "DESCRIPTION": "The durable memory of AI agents: sessions, messages, runs, checkpoints and an event log.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/",
+    "COMPONENT_SPLIT_PATCH": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "PATH_CONVERTER_OVERRIDES": {"helix_id": {"type": "string", "minLength": 1}},
+    "ENUM_NAME_OVERRIDES": {
+        "SessionStatus": "helix_sessions.types.SESSION_STATUSES",
+        "RunStatus": "helix_sessions.types.RUN_STATUSES",
+        "SessionMode": "helix_sessions.types.MODES",
+        "CheckpointSource": "helix_sessions.types.CHECKPOINT_SOURCES",
+        "SubSessionMode": "helix_sessions.types.REF_MODES",
+        "SubSessionLocation": "helix_sessions.types.REF_LOCATIONS",
+    },
+}
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"

@@ -16,7 +16,7 @@ HEADER = """\"\"\"Made by `python -m tools.async_stub` from the signatures of `S
 
 """
 CLASS = """class AsyncSessionStore:
-    def __init__(self, using: str = ...) -> None: ...
+    def __init__(self, using: str = ..., *, owned_by: Any = ...) -> None: ...
 """
 
 

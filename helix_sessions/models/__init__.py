@@ -2,6 +2,7 @@
 
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.events import Event, EventKey
+from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.messages import Message
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
@@ -13,6 +14,7 @@ __all__ = [
     "Checkpoint",
     "Event",
     "EventKey",
+    "IdempotentAnswer",
     "Message",
     "Run",
     "Session",

@@ -76,6 +76,25 @@ class ListHas(models.Lookup):
 
 
 @DocumentField.register_lookup
+class ObjectHasKey(models.Lookup):
+    """`metadata__has_key="k"`: the document is an object with this top-level key."""
+
+    lookup_name = "has_key"
+    prepare_rhs = False
+
+    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> Sql:
+        return "%s", (value,)
+
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
+        column, params = self.process_lhs(compiler, connection)
+        return f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE item.key = %s)", (*params, self.rhs)  # noqa: S608
+
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
+        column, params = self.process_lhs(compiler, connection)
+        return f"({column})::jsonb ? %s", (*params, self.rhs)
+
+
+@DocumentField.register_lookup
 class ObjectHasItems(models.Lookup):
     """`metadata__has_items={"k": "v"}`: the document is an object with these top-level scalar items."""
 

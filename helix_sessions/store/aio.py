@@ -9,18 +9,17 @@ from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS
 
 from helix_sessions.store import inputs
-from helix_sessions.store.base import session_key
 from helix_sessions.store.session_store import SessionStore
-from helix_sessions.store.subscriptions import SessionLog, event_or_fragment
+from helix_sessions.store.subscriptions import event_or_fragment
 from helix_sessions.stream.feeds import AsyncTail
-from helix_sessions.types import EventRecord, Fragment
+from helix_sessions.types import UNSET, EventRecord, Fragment
 
 
 class AsyncSessionStore:
     """`SessionStore` with awaitable calls. One implementation: each call is the store's own."""
 
-    def __init__(self, using: str = DEFAULT_DB_ALIAS) -> None:
-        self._store = SessionStore(using)
+    def __init__(self, using: str = DEFAULT_DB_ALIAS, *, owned_by: Any = UNSET) -> None:
+        self._store = SessionStore(using, owned_by=owned_by)
 
     @property
     def using(self) -> str:
@@ -34,7 +33,7 @@ class AsyncSessionStore:
         Needs a running event loop. It may be awaited before it is iterated, and then an unknown session
         is reported there instead of by the first step.
         """
-        log = SessionLog(self.using, session_key(session_id))
+        log = self._store._log(session_id)
         return AsyncTail(
             log,
             partial(event_or_fragment, log.key[1]),

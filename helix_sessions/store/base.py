@@ -9,34 +9,40 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.store import inputs, unit
 from helix_sessions.store.unit import LIGHT_COLUMNS, SessionRow, Work
+from helix_sessions.types import UNSET
 
 T = TypeVar("T")
 
 
 class StoreBase:
-    """The alias a store works on, and its two ways to a session: reading, and writing under the lock."""
+    """The alias a store works on, and its two ways to a session: reading, and writing under the lock.
 
-    def __init__(self, using: str = DEFAULT_DB_ALIAS) -> None:
+    `owned_by` (a user or its key) makes a store that knows the sessions of one owner only: any other id
+    is unknown to it, and what it creates belongs to that owner.
+    """
+
+    def __init__(self, using: str = DEFAULT_DB_ALIAS, *, owned_by: Any = UNSET) -> None:
         self.using = using
+        self._owner = owned_by if owned_by is UNSET else inputs.required_owner_key(owned_by)
 
     @property
     def _connection(self) -> BaseDatabaseWrapper:
         return connections[self.using]
 
     def _read(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS) -> SessionRow:
-        return unit.read_row(self._connection, session_key(session_id), columns)
+        return unit.read_row(self._connection, session_key(session_id), columns, self._owner)
 
     def _write(
         self, session_id: str, expected_version: Any = None, *, columns: tuple[str, ...] = LIGHT_COLUMNS
     ) -> AbstractContextManager[Work]:
         version = inputs.expected_version(expected_version)
-        return unit.write(self.using, session_key(session_id), version, columns=columns)
+        return unit.write(self.using, session_key(session_id), version, columns=columns, owner=self._owner)
 
     def _decide(
         self, session_id: str, decision: Callable[[Work], T], expected_version: Any = None
     ) -> tuple[Work, T]:
         version = inputs.expected_version(expected_version)
-        return unit.decide(self.using, session_key(session_id), decision, version)
+        return unit.decide(self.using, session_key(session_id), decision, version, owner=self._owner)
 
 
 def session_key(session_id: Any) -> str:

@@ -1,6 +1,7 @@
 """The event log: appended to, read in ranges."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC
 from functools import lru_cache
 from typing import Any
 
@@ -8,13 +9,13 @@ from helix_sessions import documents
 from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound
 from helix_sessions.models import Event, EventKey, Message
 from helix_sessions.projection import project_messages
-from helix_sessions.store import inputs
+from helix_sessions.store import cursors, inputs
 from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
 from helix_sessions.store.tables import aware, table
 from helix_sessions.store.unit import Work
-from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, ProjectedMessage
+from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, EventTexts, ProjectedMessage
 
 _MAX_TYPES = 500
 
@@ -99,6 +100,41 @@ class Events(Sessions):
     ) -> list[EventRecord]:
         """Events of the half-open range `[from_seq, to_seq)`, oldest first."""
         key = session_key(session_id)
+        return [record(key, row) for row in self._event_rows(key, from_seq, to_seq, types, run_id, limit)]
+
+    def get_event_texts(
+        self,
+        session_id: str,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        *,
+        types: Iterable[str] | None = None,
+        run_id: str | None = None,
+        limit: int,
+        cursor: str | None = None,
+    ) -> EventTexts:
+        """`get_events` for who passes the events on: a page of texts, their data not parsed."""
+        key = session_key(session_id)
+        most = min(inputs.integer(limit, "limit", minimum=1), inputs.MAX_INTEGER - 1)
+        if cursor is not None:
+            [from_seq] = cursors.decode("events", cursor, int)
+        rows = self._event_rows(key, from_seq, to_seq, types, run_id, most + 1)
+        page = rows[:most]
+        beginning = f'{{"session_id":{documents.write(key)},"seq":'
+        return EventTexts(
+            texts=[_text(beginning, row) for row in page],
+            next_cursor=cursors.encode("events", page[-1][0] + 1) if len(rows) > most else None,
+        )
+
+    def _event_rows(
+        self,
+        key: str,
+        from_seq: int | None,
+        to_seq: int | None,
+        types: Iterable[str] | None,
+        run_id: str | None,
+        limit: int | None,
+    ) -> list[tuple[Any, ...]]:
         first = inputs.optional_integer(from_seq, "from_seq") or 0
         end = inputs.MAX_INTEGER if to_seq is None else inputs.integer(to_seq, "to_seq")
         most = inputs.MAX_INTEGER if limit is None else inputs.integer(limit, "limit")
@@ -107,10 +143,12 @@ class Events(Sessions):
         connection = self._connection
         sql = _range_sql(connection.vendor, None if kinds is None else len(kinds), run is not None)
         params = [key, first, end, *(kinds or ()), *([] if run is None else [run]), most]
+        if self._owner is not UNSET:
+            self._read(key, ("session_id",))
         rows = fetch(connection, sql, params, prepare=not kinds)
         if not rows:
             self._read(key, ("session_id",))
-        return [record(key, row) for row in rows]
+        return rows
 
     @staticmethod
     def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]:
@@ -149,6 +187,19 @@ def record(session_id: str, row: Sequence[Any]) -> EventRecord:
         run_id=run_id,
         created_at=aware(created_at),
     )
+
+
+def event_text(session_id: str, row: Sequence[Any]) -> str:
+    """The event of a row as JSON, its data as they are stored."""
+    return _text(f'{{"session_id":{documents.write(session_id)},"seq":', row)
+
+
+def _text(beginning: str, row: Sequence[Any]) -> str:
+    """The event of a row as JSON; its data are joined in as they are stored."""
+    seq, kind, data, turn_id, run_id, created_at = row
+    moment = aware(created_at).astimezone(UTC).isoformat()
+    rest = documents.write({"turn_id": turn_id, "run_id": run_id, "created_at": moment})
+    return f'{beginning}{seq},"type":{documents.write(kind)},"data":{data or "null"},{rest[1:]}'
 
 
 def _types(values: Iterable[str]) -> list[str]:

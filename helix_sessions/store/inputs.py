@@ -187,3 +187,10 @@ def owner_key(owner: Any) -> Any:
     if isinstance(key, int):
         return integer(key, "The owner's key", minimum=-MAX_INTEGER)
     return text(key, "The owner's key", limit=MAX_ID) if isinstance(key, str) else key
+
+
+def required_owner_key(owner: Any) -> Any:
+    key = owner_key(owner)
+    if key is None:
+        raise InvalidInput("An owner is needed.")
+    return key

@@ -3,29 +3,32 @@
 from functools import cache
 
 from helix_sessions import documents
-from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.exceptions import InvalidCursor, SessionNotFound
 from helix_sessions.models import Message, Session
-from helix_sessions.store import inputs
+from helix_sessions.store import cursors, inputs
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import Work
-from helix_sessions.types import UNSET, AppendResult, MessagePage
+from helix_sessions.store.unit import SessionRow, Work, check_owner
+from helix_sessions.types import UNSET, AppendResult, MessagePage, MessageTexts
 from helix_sessions.types import Messages as MessageList
+
+_PAGE_COLUMNS = ("message_count", "version", "owner_id")
 
 _EVERYTHING = 2**60
 """More than any transcript has, and far from overflowing in the database's arithmetic."""
 
 
 @cache
-def _page_sql(vendor: str, newest_first: bool) -> str:
+def _page_sql(vendor: str, newest_first: bool, from_the_end: bool) -> str:
     """A range of the transcript with its total, as of one moment. Without rows there is no session."""
-    if newest_first:
+    if from_the_end:
         positions = '"position" < s."message_count" - %s AND m."position" >= s."message_count" - %s'
     else:
         positions = '"position" >= %s AND m."position" < %s'
     return (
-        f'SELECT s."message_count", {table(Message).selection(vendor, ["content"], "m.")}'  # noqa: S608
+        'SELECT s."message_count", s."version", s."owner_id",'  # noqa: S608
+        f" {table(Message).selection(vendor, ['content'], 'm.')}"
         f" FROM {table(Session).name} s LEFT JOIN {table(Message).name} m"
         f' ON m."session_id" = s."session_id" AND m."truncated_seq" IS NULL AND m.{positions}'
         f' WHERE s."session_id" = %s ORDER BY m."position"{" DESC" if newest_first else ""}'
@@ -64,22 +67,49 @@ class Messages(StoreBase):
         self, session_id: str, *, offset: int = 0, limit: int | None = None, newest_first: bool = False
     ) -> MessagePage:
         """A range of the transcript, exactly as given; `offset` counts from the end it starts at."""
-        total, texts = self._message_texts(session_id, offset, limit, newest_first)
+        found = self.get_message_texts(session_id, offset=offset, limit=limit, newest_first=newest_first)
         return MessagePage(
-            messages=documents.load_all(texts), total=total, has_more=offset + len(texts) < total
+            messages=documents.load_all(found.texts),
+            total=found.total,
+            has_more=offset + len(found.texts) < found.total,
         )
 
-    def _message_texts(
-        self, session_id: str, offset: int, limit: int | None, newest_first: bool
-    ) -> tuple[int, list[str]]:
+    def get_message_texts(
+        self,
+        session_id: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        newest_first: bool = False,
+        cursor: str | None = None,
+    ) -> MessageTexts:
+        """`get_messages` for who passes the messages on: the stored texts, not parsed. A cursor stays at
+        its place in the transcript, while an offset from the end moves with each new message."""
         start = min(inputs.integer(offset, "offset"), _EVERYTHING)
         most = _EVERYTHING if limit is None else min(inputs.integer(limit, "limit"), _EVERYTHING)
-        connection = self._connection
-        sql = _page_sql(connection.vendor, inputs.flag(newest_first, "newest_first"))
-        rows = fetch(connection, sql, [start, start + most, session_key(session_id)])
+        backwards = inputs.flag(newest_first, "newest_first")
+        place = None if cursor is None else _place(cursor, backwards)
+        if place is None:
+            bounds = [start, start + most]
+        else:
+            bounds = [place - most, place] if backwards else [place, place + most]
+        key, connection = session_key(session_id), self._connection
+        sql = _page_sql(connection.vendor, backwards, backwards and place is None)
+        rows = fetch(connection, sql, [*bounds, key])
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
-        return rows[0][0], [text for _, text in rows if text is not None]
+        row = SessionRow(_PAGE_COLUMNS, table(Session).decoder(_PAGE_COLUMNS)(rows[0][:3]))
+        check_owner(key, row, self._owner)
+        total: int = row.message_count
+        end = total - start if place is None else place
+        after = end - most if backwards else bounds[1]
+        more = most > 0 and (after > 0 if backwards else after < total)
+        return MessageTexts(
+            texts=[found[3] for found in rows if found[3] is not None],
+            total=total,
+            version=row.version,
+            next_cursor=cursors.encode("messages", _direction(backwards), after) if more else None,
+        )
 
     def get_message_count(self, session_id: str) -> int:
         """How many messages the transcript has."""
@@ -100,3 +130,14 @@ class Messages(StoreBase):
                 )
                 work.change(message_count=kept)
         return removed
+
+
+def _direction(newest_first: bool) -> str:
+    return "newest" if newest_first else "oldest"
+
+
+def _place(cursor: str, newest_first: bool) -> int:
+    direction, place = cursors.decode("messages", cursor, str, int)
+    if direction != _direction(newest_first) or not 0 <= place < _EVERYTHING:
+        raise InvalidCursor
+    return int(place)

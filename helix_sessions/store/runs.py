@@ -6,6 +6,7 @@ from typing import Any
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import InvalidInput, RunExists, RunInProgress, RunNotFound
+from helix_sessions.models.runs import RunQuerySet
 from helix_sessions.store import cursors, inputs
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.sessions import new_id
@@ -71,12 +72,20 @@ class Runs(StoreBase):
 
     def list_runs(self, session_id: str, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
         """The session's runs, newest first."""
+        return self.page_of_runs(self.query_runs(session_id), limit=limit, cursor=cursor)
+
+    def query_runs(self, session_id: str) -> RunQuerySet:
+        """The session's runs, newest first; to be narrowed, and read with `page_of_runs`."""
+        self._read(session_id, ("session_id",))
+        rows = models.Run.objects.using(self.using).filter(session_id=session_key(session_id))
+        return rows.newest_first()
+
+    def page_of_runs(self, rows: RunQuerySet, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
+        """A page of what `query_runs` was narrowed to."""
         inputs.integer(limit, "limit", minimum=1)
-        rows = models.Run.objects.using(self.using).filter(session_id=session_key(session_id)).newest_first()
         if cursor is not None:
             [turn] = cursors.decode("runs", cursor, int)
             rows = rows.filter(turn__lt=turn)
-        self._read(session_id, ("session_id",))
         found = [_value(row) for row in rows[: min(limit, inputs.MAX_INTEGER - 1) + 1]]
         more = len(found) > limit
         items = found[:limit]

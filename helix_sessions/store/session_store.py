@@ -1,6 +1,7 @@
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.commits import Commits
 from helix_sessions.store.events import Events
+from helix_sessions.store.idempotency import Idempotency
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.runs import Runs
@@ -25,5 +26,6 @@ class SessionStore(
     Staging,
     Interrupts,
     SubSessions,
+    Idempotency,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

@@ -4,6 +4,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
-from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
+from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import (
     Checkpoint,
     Event,
@@ -23,13 +24,30 @@ from helix_sessions.models import (
     StateSnapshot,
     SubSessionRef,
 )
+from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import cursors, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, lock_row, locking_transaction
+from helix_sessions.store.unit import (
+    ALL_COLUMNS,
+    SessionRow,
+    Work,
+    check_row_version,
+    lock_row,
+    locking_transaction,
+)
 from helix_sessions.stream.wakeups import wake_after_commit
-from helix_sessions.types import JSON, MODES, SESSION_STATUSES, Page, SessionState, SessionSummary
+from helix_sessions.types import (
+    JSON,
+    MODES,
+    SESSION_STATUSES,
+    UNSET,
+    Page,
+    SessionHead,
+    SessionState,
+    SessionSummary,
+)
 
 _SUMMARY = (
     "session_id",
@@ -92,7 +110,7 @@ class Sessions(StoreBase):
         columns = {
             "session_id": key,
             "agent_type": inputs.identifier(agent_type, "agent_type"),
-            "owner_id": inputs.owner_key(owner),
+            "owner_id": self._new_owner(owner),
             "user_id": inputs.optional_identifier(user_id, "user_id"),
             "stream_id": inputs.optional_identifier(stream_id, "stream_id"),
             "tags": documents.write(inputs.tags(tags)),
@@ -106,7 +124,7 @@ class Sessions(StoreBase):
         }
         with locking_transaction(self.using) as connection:
             if columns["parent_session_id"] is not None:
-                parent = lock_row(connection, columns["parent_session_id"])
+                parent = lock_row(connection, columns["parent_session_id"], owner=self._owner)
                 columns["root_session_id"] = parent.root_session_id or parent.session_id
             work = new_work(connection, columns)
             snapshots.record(work, dict(state), text)
@@ -123,19 +141,56 @@ class Sessions(StoreBase):
             return False
         return True
 
-    def delete_session(self, session_id: str) -> None:
+    def get_session_head(self, session_id: str) -> SessionHead:
+        """What may change about a session with each call, without any document."""
+        names = tuple(known.name for known in fields(SessionHead))
+        row = self._read(session_id, names)
+        return SessionHead(**{name: getattr(row, name) for name in names})
+
+    def check_session_version(self, session_id: str, expected_version: int) -> None:
+        """Raise `StaleState` unless the session has this version."""
+        row = self._read(session_id, ("version", "status"))
+        check_row_version(row, inputs.expected_version(expected_version))
+
+    def get_metadata(self, session_id: str) -> tuple[dict[str, JSON], int]:
+        """The metadata, and the version they are of."""
+        row = self._read(session_id, ("metadata", "version"))
+        return documents.load(row.metadata), row.version
+
+    def _new_owner(self, owner: Any) -> Any:
+        """Who owns what this store creates; a store of one owner creates for nobody else."""
+        key = inputs.owner_key(owner)
+        if self._owner is UNSET:
+            return key
+        if key not in (None, self._owner):
+            raise InvalidInput("This store creates sessions of its own owner only.")
+        return self._owner
+
+    def delete_session(self, session_id: str, *, expected_version: int | None = None) -> None:
         """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error."""
+        version = inputs.expected_version(expected_version)
         level = {session_key(session_id)}
         seen: set[str] = set()
         with locking_transaction(self.using) as connection:
             while level:
                 seen |= level
-                present = {key for key in sorted(level) if _locked(connection, key)}
+                present = {key for key in sorted(level) if self._locked(connection, key, version)}
+                version = None
                 below = _children(self.using, present)
                 for key in sorted(present):
                     _remove(connection, key)
                     wake_after_commit(connection, key, None)
                 level = below - seen
+
+    def _locked(
+        self, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
+    ) -> bool:
+        try:
+            row = lock_row(connection, session_id, ("session_id", "version", "status"), self._owner)
+        except SessionNotFound:
+            return False
+        check_row_version(row, expected_version)
+        return True
 
     def clone_session(
         self,
@@ -152,7 +207,7 @@ class Sessions(StoreBase):
         )
         most = inputs.optional_integer(message_count, "message_count")
         with locking_transaction(self.using) as connection:
-            source = lock_row(connection, source_key, ALL_COLUMNS)
+            source = lock_row(connection, source_key, ALL_COLUMNS, self._owner)
             boundary = _boundary(self.using, source, checkpoint)
             custom = snapshots.read(connection, source_key, boundary["state_base"], boundary["state_number"])
             count = min(source.message_count, boundary["message_count"])
@@ -176,6 +231,17 @@ class Sessions(StoreBase):
             work.flush()
         return frames.state_of(work.session, custom)
 
+    def query_sessions(self) -> SessionQuerySet:
+        """The sessions this store knows, newest first; to be narrowed, and read with `page_of_sessions`."""
+        rows = Session.objects.using(self.using).newest_first()
+        return rows if self._owner is UNSET else rows.owned_by(self._owner)
+
+    def page_of_sessions(
+        self, rows: SessionQuerySet, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[SessionSummary]:
+        """A page of what `query_sessions` was narrowed to."""
+        return page_of_summaries(rows, limit=limit, cursor=cursor)
+
     def list_sessions(
         self,
         *,
@@ -191,7 +257,7 @@ class Sessions(StoreBase):
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
         """Sessions, newest first, without their documents."""
-        rows = Session.objects.using(self.using).newest_first()
+        rows = self.query_sessions()
         if status is not None:
             rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
         if agent_type is not None:
@@ -313,14 +379,6 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
         [key, offset, now, source_id, most],
     )
     work.change(message_count=count, head_seq=work.session.head_seq + count)
-
-
-def _locked(connection: BaseDatabaseWrapper, session_id: str) -> bool:
-    try:
-        lock_row(connection, session_id, ("session_id",))
-    except SessionNotFound:
-        return False
-    return True
 
 
 def _children(using: str, parents: Iterable[str]) -> set[str]:

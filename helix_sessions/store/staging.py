@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
-from helix_sessions.store import checkpoints, inputs, snapshots
+from helix_sessions.store import checkpoints, cursors, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.checkpoints import MetaLike
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import ALL_COLUMNS, Work, check_version
-from helix_sessions.types import CommitResult, StagedChange
+from helix_sessions.types import UNSET, CommitResult, Page, StagedChange
 from helix_sessions.writes import apply_writes, parse_writes
 
 
@@ -54,6 +54,26 @@ class Staging(StoreBase):
         """What is staged, in the order it will be applied."""
         self._read(session_id, ("session_id",))
         return staged(self.using, session_id, inputs.optional_identifier(step_id, "step_id"))
+
+    def list_staged_changes(
+        self, session_id: str, *, step_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[StagedChange]:
+        """A page of what is staged, in the order it will be applied."""
+        inputs.integer(limit, "limit", minimum=1)
+        rows = models.StagedChange.objects.using(self.using).filter(session_id=session_key(session_id))
+        step = inputs.optional_identifier(step_id, "step_id")
+        if step is not None:
+            rows = rows.filter(step_id=step)
+        if cursor is not None:
+            [place] = cursors.decode("staging", cursor, int)
+            rows = rows.filter(place__gt=place)
+        self._read(session_id, ("session_id",))
+        found = list(rows.order_by("place")[: min(limit, inputs.MAX_INTEGER - 1) + 1])
+        more = len(found) > limit
+        return Page(
+            items=[_value(row) for row in found[:limit]],
+            next_cursor=cursors.encode("staging", found[limit - 1].place) if more else None,
+        )
 
     def has_staged_changes(self, session_id: str, step_id: str | None = None) -> bool:
         """Whether anything is staged."""
@@ -109,6 +129,8 @@ class Staging(StoreBase):
         if session_id is not None:
             self._read(session_id, ("session_id",))
             rows = rows.filter(session_id=session_key(session_id))
+        if self._owner is not UNSET:
+            rows = rows.filter(session__owner_id=self._owner)
         removed = 0
         for key in sorted(set(rows.values_list("session_id", flat=True))):
             try:
@@ -130,12 +152,13 @@ def staged(using: str, session_id: str, step_id: str | None = None) -> list[Stag
     rows = models.StagedChange.objects.using(using).filter(session_id=session_id)
     if step_id is not None:
         rows = rows.filter(step_id=step_id)
-    return [
-        StagedChange(
-            step_id=row.step_id, tool_call_id=row.tool_call_id, writes=row.writes, staged_at=row.staged_at
-        )
-        for row in rows.order_by("place")
-    ]
+    return [_value(row) for row in rows.order_by("place")]
+
+
+def _value(row: models.StagedChange) -> StagedChange:
+    return StagedChange(
+        step_id=row.step_id, tool_call_id=row.tool_call_id, writes=row.writes, staged_at=row.staged_at
+    )
 
 
 def promote(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from helix_sessions import documents
 from helix_sessions.exceptions import ModeLocked, SessionNotFound
@@ -11,8 +11,8 @@ from helix_sessions.store import checkpoints, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work
-from helix_sessions.types import JSON, CheckpointMeta, SessionState
+from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, check_owner
+from helix_sessions.types import JSON, UNSET, CheckpointMeta, SessionState
 from helix_sessions.writes import apply_writes, parse_writes
 
 
@@ -40,6 +40,7 @@ class States(StoreBase):
             raise SessionNotFound(f"There is no session {session_id!r}.")
         width = len(ALL_COLUMNS)
         row = SessionRow(ALL_COLUMNS, table(Session).decoder(ALL_COLUMNS)(rows[0][:width]))
+        check_owner(session_id, row, self._owner)
         custom: dict[str, JSON] = {}
         if row.state_number:
             *_, (_, custom) = snapshots.fold(found[width:] for found in rows)
@@ -78,7 +79,7 @@ class States(StoreBase):
 def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
     """Make what the caller owns of a state the session's, apart from the custom state."""
     session = work.session
-    if state.mode != session.mode:
+    if cast(object, state.mode) is not UNSET and state.mode != session.mode:
         raise ModeLocked(f"The mode is {session.mode!r} and cannot become {inputs.shown(state.mode)}.")
     before = session.status
     work.change(**columns)

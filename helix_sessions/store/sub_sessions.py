@@ -6,9 +6,9 @@ from typing import Any
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import InvalidInput, SubSessionRefExists, SubSessionRefNotFound
-from helix_sessions.store import inputs
-from helix_sessions.store.base import StoreBase
-from helix_sessions.types import REF_LOCATIONS, REF_MODES, SESSION_STATUSES, SubSessionRef
+from helix_sessions.store import cursors, inputs
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.types import REF_LOCATIONS, REF_MODES, SESSION_STATUSES, Page, SubSessionRef
 
 _CHANGEABLE = ("agent_type", "parent_tool_call_id", "status", "mode", "location", "result")
 
@@ -64,6 +64,23 @@ class SubSessions(StoreBase):
                 work.event("subagent_updated", {"sub_session_id": key, "changes": changes})
         return ref
 
+    def list_sub_session_refs(
+        self, session_id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[SubSessionRef]:
+        """A page of the references, in the order they were added."""
+        inputs.integer(limit, "limit", minimum=1)
+        rows = models.SubSessionRef.objects.using(self.using).filter(session_id=session_key(session_id))
+        if cursor is not None:
+            [seq] = cursors.decode("sub_sessions", cursor, int)
+            rows = rows.filter(seq__gt=seq)
+        self._read(session_id, ("session_id",))
+        found = list(rows.order_by("seq")[: min(limit, inputs.MAX_INTEGER - 1) + 1])
+        more = len(found) > limit
+        return Page(
+            items=[_value(row) for row in found[:limit]],
+            next_cursor=cursors.encode("sub_sessions", found[limit - 1].seq) if more else None,
+        )
+
     def get_sub_session_refs(self, session_id: str) -> list[SubSessionRef]:
         """The references, in the order they were added."""
         self._read(session_id, ("session_id",))
@@ -72,9 +89,12 @@ class SubSessions(StoreBase):
 
 def stored(using: str, session_id: str) -> list[SubSessionRef]:
     """The references of an existing session, in the order they were added."""
-    names = [field.name for field in fields(SubSessionRef)]
     rows = models.SubSessionRef.objects.using(using).filter(session_id=session_id).order_by("seq")
-    return [SubSessionRef(**{name: getattr(row, name) for name in names}) for row in rows]
+    return [_value(row) for row in rows]
+
+
+def _value(row: models.SubSessionRef) -> SubSessionRef:
+    return SubSessionRef(**{field.name: getattr(row, field.name) for field in fields(SubSessionRef)})
 
 
 def _checked(ref: SubSessionRef | Mapping[str, Any]) -> SubSessionRef:

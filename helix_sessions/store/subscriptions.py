@@ -18,7 +18,7 @@ from helix_sessions.store.unit import read_row
 from helix_sessions.stream.followers import BATCH, Batch, Entry, Item
 from helix_sessions.stream.hub import hub
 from helix_sessions.stream.tails import Tail
-from helix_sessions.types import JSON, EventRecord, Fragment
+from helix_sessions.types import JSON, UNSET, EventRecord, Fragment
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Subscriptions(StoreBase):
         Without `after` it starts at the head as of this call. It ends when the session is deleted or
         `close()` is called. With `fragments`, what is published while it waits comes in between.
         """
-        log = SessionLog(self.using, session_key(session_id))
+        log = self._log(session_id)
         return Tail(
             log,
             partial(event_or_fragment, log.key[1]),
@@ -45,10 +45,13 @@ class Subscriptions(StoreBase):
             fragments=fragments,
         )
 
+    def _log(self, session_id: str) -> "SessionLog":
+        return SessionLog(self.using, session_key(session_id), owner=self._owner)
+
     def detach(self, session_id: str) -> None:
         """Let go of what this process holds for a session: its subscriptions end. Events stay."""
-        hub.detach(self.using, session_key(session_id))
         self._read(session_id, ("session_id",))
+        hub.detach(self.using, session_id)
 
     def publish_fragment(self, session_id: str, data: JSON) -> None:
         """Reach those who read along now. Nothing is stored or replayed, and under pressure it is dropped.
@@ -64,8 +67,9 @@ class Subscriptions(StoreBase):
 class SessionLog:
     """A session's log, as live readers read it. It survives a database that goes away for some seconds."""
 
-    def __init__(self, using: str, session_id: str) -> None:
+    def __init__(self, using: str, session_id: str, *, owner: Any = UNSET) -> None:
         self.key = (using, session_id)
+        self._owner = owner
 
     def open(self) -> tuple[Any, int]:
         """When the session was created, and its last event."""
@@ -76,7 +80,7 @@ class SessionLog:
         return self._patiently(partial(self._read, after))
 
     def _open(self) -> tuple[Any, int]:
-        row = read_row(connections[self.key[0]], self.key[1], ("created_at", "head_seq"))
+        row = read_row(connections[self.key[0]], self.key[1], ("created_at", "head_seq"), self._owner)
         return row.created_at, row.head_seq
 
     def _read(self, after: int) -> Batch | None:

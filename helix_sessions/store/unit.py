@@ -94,26 +94,48 @@ def _lock_timeout() -> str:
 
 
 def read_row(
-    connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
+    connection: BaseDatabaseWrapper,
+    session_id: str,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> SessionRow:
-    """The session's row, without a lock."""
+    """The session's row, without a lock. With an owner, anybody else's session is not there."""
+    columns = _with_owner(columns, owner)
     rows = fetch(connection, _read_sql(connection.vendor, columns), [session_id])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    check_owner(session_id, row, owner)
+    return row
+
+
+def check_owner(session_id: str, row: Any, owner: Any) -> None:
+    """Another owner's session is refused in the words of one that does not exist."""
+    if owner is not UNSET and row.owner_id != owner:
+        raise SessionNotFound(f"There is no session {session_id!r}.")
+
+
+def _with_owner(columns: tuple[str, ...], owner: Any) -> tuple[str, ...]:
+    return columns if owner is UNSET or "owner_id" in columns else (*columns, "owner_id")
 
 
 def lock_row(
-    connection: BaseDatabaseWrapper, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS
+    connection: BaseDatabaseWrapper,
+    session_id: str,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> SessionRow:
-    """The session's row, locked until the transaction ends."""
+    """The session's row, locked until the transaction ends. With an owner, as `read_row` does."""
+    columns = _with_owner(columns, owner)
     params = [session_id]
     if connection.vendor == "postgresql":
         params.insert(0, _lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    return SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    check_owner(session_id, row, owner)
+    return row
 
 
 class Work:
@@ -252,6 +274,7 @@ def write(
     expected_version: int | None = None,
     *,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
 ) -> Iterator[Work]:
     """Lock a session, check what the caller expects, let the block decide, flush, commit.
 
@@ -262,7 +285,7 @@ def write(
     xmin: str | None = None
     with locking_transaction(using) as connection:
         try:
-            work = Work(connection, lock_row(connection, session_id, columns))
+            work = Work(connection, lock_row(connection, session_id, columns, owner))
             check_version(work, expected_version)
             yield work
         except HelixSessionsError as error:
@@ -276,7 +299,12 @@ def write(
 
 
 def decide(
-    using: str, session_id: str, decision: Callable[[Work], T], expected_version: int | None = None
+    using: str,
+    session_id: str,
+    decision: Callable[[Work], T],
+    expected_version: int | None = None,
+    *,
+    owner: Any = UNSET,
 ) -> tuple[Work, T]:
     """Make a write that is decided by a function of the row: without a lock on a row this connection
     wrote last and nobody since, otherwise as `write` does. For the hot paths.
@@ -285,12 +313,12 @@ def decide(
     """
     connection = connections[using]
     known = known_rows.recall(connection, session_id)
-    if known is not None:
+    if known is not None and owner in (UNSET, known.values["owner_id"]):
         done = _decide_unlocked(connection, known, decision, expected_version)
         if done is not None:
             return done
         known_rows.forget(connection, session_id)
-    with write(using, session_id, expected_version) as work:
+    with write(using, session_id, expected_version, owner=owner) as work:
         outcome = decision(work)
     return work, outcome
 
@@ -322,11 +350,13 @@ def _decide_unlocked(
 
 
 def check_version(work: Work, expected_version: int | None) -> None:
-    if expected_version is not None and expected_version != work.session.version:
+    check_row_version(work.session, expected_version)
+
+
+def check_row_version(row: SessionRow, expected_version: int | None) -> None:
+    if expected_version is not None and expected_version != row.version:
         raise StaleState(
-            expected_version=expected_version,
-            current_version=work.session.version,
-            current_status=work.session.status,
+            expected_version=expected_version, current_version=row.version, current_status=row.status
         )
 
 

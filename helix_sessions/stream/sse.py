@@ -1,7 +1,6 @@
 """Server-sent events: how what a reader gets is written to the wire."""
 
 from helix_sessions import documents
-from helix_sessions.stream.followers import Entry
 from helix_sessions.types import Fragment
 
 CONTENT_TYPE = "text/event-stream"
@@ -14,11 +13,14 @@ HEADERS = {
 }
 
 
-def event(entry: Entry, text: str, *, named: bool = True) -> bytes:
+def numbered(seq: int, text: str) -> bytes:
     """A stored event: its number is the id a reader comes back with. `text` is its JSON."""
-    if entry.frame is None:
-        entry.frame = f"id: {entry.seq}\ndata: {_one_line(text)}\n\n".encode()
-    return f"event: {entry.row[1]}\n".encode() + entry.frame if named else entry.frame
+    return f"id: {seq}\ndata: {_one_line(text)}\n\n".encode()
+
+
+def named(kind: str, frame: bytes) -> bytes:
+    """The same for those who listen for events of one type."""
+    return f"event: {kind}\n".encode() + frame
 
 
 def fragment(item: Fragment) -> bytes:

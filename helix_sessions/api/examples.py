@@ -1,0 +1,138 @@
+"""The examples of the schema: one session of a support agent, seen from every side."""
+
+from typing import Any
+
+AT = "2030-01-15T09:30:00+00:00"
+SESSION_ID = "support-4711"
+CHECKPOINT_ID = "step-1"
+
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": "Where is my parcel?"},
+    {"role": "assistant", "content": "It arrives tomorrow."},
+]
+
+SUMMARY: dict[str, Any] = {
+    "session_id": SESSION_ID,
+    "agent_type": "support",
+    "status": "active",
+    "version": 2,
+    "step_count": 1,
+    "message_count": 2,
+    "user_id": "customer-1",
+    "owner_id": 1,
+    "tags": ["parcel"],
+    "parent_session_id": None,
+    "expires_at": None,
+    "created_at": AT,
+    "updated_at": AT,
+}
+
+STATE: dict[str, Any] = {
+    **SUMMARY,
+    "stream_id": None,
+    "custom_state": {"parcel": {"number": "Z-9"}},
+    "output": None,
+    "error": None,
+    "failure_reason": None,
+    "interrupt_context": None,
+    "pending_client_tool_calls": None,
+    "suspended_awaiting_children": None,
+    "suspended_step_id": None,
+    "suspension_context": None,
+    "completed_client_tool_calls": None,
+    "client_tool_call_ownership": None,
+    "tracing_context": None,
+    "location": None,
+    "root_session_id": None,
+    "forked_from": None,
+    "mode": "standard",
+    "resume_count": 0,
+    "head_seq": 5,
+    "checkpoint_id": CHECKPOINT_ID,
+    "checkpointed_at": AT,
+    "checkpoint_source": "save",
+    "metadata": {"tier": "gold"},
+    "workspace_ref": None,
+}
+
+NEW_SESSION = {"agent_type": "support", "tags": ["parcel"], "metadata": {"tier": "gold"}}
+
+OWNED_STATE = {
+    "custom_state": {"parcel": {"number": "Z-9"}},
+    "status": "active",
+    "step_count": 1,
+    "tags": ["parcel"],
+    "metadata": {"tier": "gold"},
+}
+
+COMMIT = {
+    "state": OWNED_STATE,
+    "append_messages": MESSAGES,
+    "checkpoint_meta": {"checkpoint_id": CHECKPOINT_ID},
+}
+
+COMMITTED = {
+    "version": 2,
+    "checkpoint_id": CHECKPOINT_ID,
+    "message_count": 2,
+    "head_seq": 5,
+    "replayed": False,
+}
+
+CHECKPOINT = {
+    "checkpoint_id": CHECKPOINT_ID,
+    "session_id": SESSION_ID,
+    "step_count": 1,
+    "status": "active",
+    "source": "save",
+    "state": STATE,
+    "message_count": 2,
+    "run_id": None,
+    "step_id": None,
+    "metadata": {},
+    "created_at": AT,
+}
+
+WRITES = [{"op": "set", "path": ["parcel", "found"], "value": True}]
+
+STAGED = {"step_id": "step-2", "tool_call_id": "call-1", "writes": WRITES, "staged_at": AT}
+
+RUN: dict[str, Any] = {
+    "run_id": "run-1",
+    "session_id": SESSION_ID,
+    "turn": 1,
+    "status": "running",
+    "step_count": 0,
+    "start_sequence": 5,
+    "end_sequence": None,
+    "output": None,
+    "error": None,
+    "usage": None,
+    "metadata": {},
+    "started_at": AT,
+    "ended_at": None,
+}
+
+ENDED_RUN = {**RUN, "status": "completed", "end_sequence": 7, "usage": {"tokens": 120}, "ended_at": AT}
+
+EVENT = {
+    "session_id": SESSION_ID,
+    "seq": 6,
+    "type": "tool_called",
+    "data": {"tool_call_id": "call-1", "name": "track"},
+    "turn_id": None,
+    "run_id": None,
+    "created_at": AT,
+}
+
+REF = {"sub_session_id": "lookup-1", "agent_type": "lookup", "parent_tool_call_id": "call-1"}
+
+STORED_REF = {
+    **REF,
+    "status": "active",
+    "mode": "ephemeral",
+    "location": "local",
+    "result": None,
+    "created_at": AT,
+    "updated_at": AT,
+}

@@ -1,0 +1,104 @@
+"""Errors as problems: one table from the codes of the store to status codes, one body (RFC 9457)."""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from rest_framework import exceptions as drf
+
+from helix_sessions import exceptions
+
+PROBLEM = "application/problem+json"
+RETRY_AFTER = 1
+
+STATUS_OF: dict[type[Exception], int] = {
+    exceptions.InvalidInput: 400,
+    exceptions.InvalidCursor: 400,
+    exceptions.InvalidDocument: 422,
+    exceptions.InvalidWrites: 422,
+    exceptions.IdempotencyKeyReused: 422,
+    exceptions.NotFound: 404,
+    exceptions.Conflict: 409,
+    exceptions.StaleState: 412,
+    exceptions.SessionBusy: 503,
+    exceptions.HelixSessionsError: 400,
+}
+"""An error has the status of the nearest of its classes that is named here."""
+
+_RETRIED = (exceptions.SessionBusy, exceptions.IdempotencyInProgress)
+
+
+class BodyTooLarge(drf.APIException):
+    status_code = 413
+    default_detail = "The body of the request is larger than allowed."
+    default_code = "body_too_large"
+
+
+class LengthRequired(drf.APIException):
+    status_code = 411
+    default_detail = "The body of the request needs a Content-Length."
+    default_code = "length_required"
+
+
+class PreconditionFailed(drf.APIException):
+    status_code = 412
+    default_detail = "What the request was made conditional on is not so."
+    default_code = "precondition_failed"
+
+
+def status_of(error: exceptions.HelixSessionsError) -> int:
+    """The status code of an error of the store."""
+    return next(STATUS_OF[kind] for kind in type(error).__mro__ if kind in STATUS_OF)
+
+
+def problem(
+    status: int, code: str, detail: str, *, headers: dict[str, str] | None = None, **more: Any
+) -> HttpResponse:
+    """A response that says what is wrong. `code` is stable, `detail` is for people."""
+    body = {
+        "type": f"urn:helix-sessions:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        **more,
+    }
+    # ASCII, because a detail may quote what no encoding can carry.
+    return HttpResponse(json.dumps(body, default=str), status=status, content_type=PROBLEM, headers=headers)
+
+
+def problem_of(error: exceptions.HelixSessionsError) -> HttpResponse:
+    """The problem an error of the store stands for."""
+    more: dict[str, Any] = {}
+    if isinstance(error, exceptions.StaleState):
+        more = {
+            "expected_version": error.expected_version,
+            "current_version": error.current_version,
+            "current_status": error.current_status,
+        }
+    headers = {"Retry-After": str(RETRY_AFTER)} if isinstance(error, _RETRIED) else None
+    return problem(status_of(error), error.code, str(error), headers=headers, **more)
+
+
+def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
+    """The exception handler of every view here; `None` lets an unforeseen error be Django's."""
+    if isinstance(error, exceptions.HelixSessionsError):
+        return problem_of(error)
+    if isinstance(error, Http404):
+        error = drf.NotFound()
+    elif isinstance(error, PermissionDenied):
+        error = drf.PermissionDenied()
+    if not isinstance(error, drf.APIException):
+        return None
+    headers = {}
+    if challenge := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = challenge
+    if (wait := getattr(error, "wait", None)) is not None:
+        headers["Retry-After"] = str(max(1, round(wait)))
+    if isinstance(error, drf.ValidationError):
+        return problem(
+            400, "invalid_input", "The request is not of the form this call takes.", errors=error.detail
+        )
+    return problem(error.status_code, str(error.get_codes()), str(error.detail), headers=headers)

@@ -1,0 +1,61 @@
+"""`Idempotency-Key`: a POST that is repeated is answered again, not done again."""
+
+from collections.abc import Callable
+from functools import wraps
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from django.http import HttpResponse
+
+from helix_sessions import documents
+from helix_sessions.api.exceptions import problem_of, status_of
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.store import SessionStore
+from helix_sessions.types import Answer
+
+if TYPE_CHECKING:
+    from helix_sessions.api.views.base import View
+
+F = TypeVar("F", bound=Callable[..., HttpResponse])
+
+_KEPT_HEADERS = ("Content-Type", "ETag", "Location", "Link")
+
+
+def idempotent(method: F) -> F:
+    """Let a `post` honour `Idempotency-Key`. Answers of the store are kept, its refusals too; what was
+    not even tried (a malformed request, a busy session) is not."""
+
+    @wraps(method)
+    def once(view: "View", request: Any, **kwargs: Any) -> HttpResponse:
+        key = request.headers.get("Idempotency-Key")
+        if key is None:
+            return method(view, request, **kwargs)
+
+        def work() -> Answer:
+            try:
+                response = method(view, request, **kwargs)
+            except HelixSessionsError as error:
+                if status_of(error) >= 500:
+                    raise
+                response = problem_of(error)
+            headers = {name: response[name] for name in _KEPT_HEADERS if name in response}
+            return Answer(status=response.status_code, headers=headers, body=response.content.decode())
+
+        answer = SessionStore(conf.API_DATABASE).answer_once(request.user, key, _digest(view), work)
+        response = HttpResponse(answer.body, status=answer.status, headers=answer.headers)
+        if answer.replayed:
+            response["Idempotency-Replayed"] = "true"
+        return response
+
+    once.is_idempotent = True  # type: ignore[attr-defined]
+    return cast(F, once)
+
+
+def _digest(view: "View") -> str:
+    """What makes two requests the same: where they go, what they expect, and what they say."""
+    request = view.request
+    expected = request.headers.get("If-Match", "")
+    return documents.digest(
+        request.method or "", request.get_full_path(), expected, blake2b(view.body).hexdigest()
+    )

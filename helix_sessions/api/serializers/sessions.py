@@ -1,0 +1,98 @@
+"""Sessions: created, branched, listed, described."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from helix_sessions.api.serializers.fields import (
+    MAX_CHECKPOINT_ID,
+    AnyObject,
+    ChoiceText,
+    DocumentField,
+    IdField,
+    Input,
+    MomentField,
+    ObjectField,
+    TextsField,
+    WholeField,
+    shaped,
+)
+from helix_sessions.types import MODES, SESSION_STATUSES
+
+OwnerField = shaped(DocumentField, {"type": ["integer", "string", "null"]})
+
+
+class SessionInput(Input):
+    """What a session is created with."""
+
+    agent_type = IdField()
+    custom_state = ObjectField(required=False)
+    owner = OwnerField(
+        required=False, help_text="The key of the user it is for; another user needs `manage_all_sessions`."
+    )
+    user_id = IdField(required=False, allow_null=True)
+    stream_id = IdField(required=False, allow_null=True)
+    tags = TextsField(required=False)
+    metadata = ObjectField(required=False)
+    parent_session_id = IdField(required=False, allow_null=True)
+    root_session_id = IdField(required=False, allow_null=True)
+    mode = ChoiceText(MODES, required=False)
+    expires_at = MomentField(required=False, allow_null=True)
+    tracing_context = DocumentField(required=False)
+    workspace_ref = DocumentField(required=False)
+
+
+class NewSessionInput(SessionInput):
+    """What a session is created with; without an id it gets one."""
+
+    session_id = IdField(required=False, allow_null=True)
+
+
+class CloneInput(Input):
+    new_id = IdField(help_text="The id of the branch.")
+    checkpoint_id = IdField(
+        required=False, allow_null=True, max_length=MAX_CHECKPOINT_ID, help_text="Branch off here, not now."
+    )
+    message_count = WholeField(required=False, allow_null=True, min_value=0)
+
+
+class AttachInput(Input):
+    agent_type = IdField(required=False)
+
+
+class SessionSummarySerializer(serializers.Serializer[Any]):
+    session_id = serializers.CharField()
+    agent_type = serializers.CharField()
+    status = serializers.ChoiceField(SESSION_STATUSES)
+    version = serializers.IntegerField()
+    step_count = serializers.IntegerField()
+    message_count = serializers.IntegerField()
+    user_id = serializers.CharField(allow_null=True)
+    owner_id = OwnerField()
+    tags = serializers.ListField(child=serializers.CharField())
+    parent_session_id = serializers.CharField(allow_null=True)
+    expires_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class SessionPageSerializer(serializers.Serializer[Any]):
+    items = SessionSummarySerializer(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class MetadataSerializer(serializers.Serializer[Any]):
+    metadata = AnyObject()
+    version = serializers.IntegerField()
+
+
+class VersionSerializer(serializers.Serializer[Any]):
+    version = serializers.IntegerField()
+
+
+class AttachedSerializer(serializers.Serializer[Any]):
+    head_seq = serializers.IntegerField()
+
+
+class RootSerializer(serializers.Serializer[Any]):
+    sessions = serializers.CharField()

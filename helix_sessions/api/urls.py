@@ -1,0 +1,74 @@
+"""Every address of the API, on one page. Mounted with `include("helix_sessions.api.urls")`.
+
+An address is right with its last slash and without. `docs/http.md` has the same table for people.
+"""
+
+from django.urls import URLPattern, path, register_converter
+
+from helix_sessions.api.ids import IdConverter
+from helix_sessions.api.views import (
+    checkpoints,
+    commits,
+    events,
+    messages,
+    runs,
+    sessions,
+    staging,
+    states,
+    stream,
+    sub_sessions,
+)
+from helix_sessions.api.views.base import View
+
+register_converter(IdConverter, "helix_id")
+
+app_name = "helix_sessions"
+
+_SESSION = "sessions/<helix_id:session_id>"
+
+ROUTES: list[tuple[str, type[View], str]] = [
+    ("sessions", sessions.SessionsView, "sessions"),
+    (_SESSION, sessions.SessionView, "session"),
+    (f"{_SESSION}/state", states.StateView, "state"),
+    (f"{_SESSION}/status", states.StatusView, "status"),
+    (f"{_SESSION}/counters", states.CountersView, "counters"),
+    (f"{_SESSION}/counters/step", states.StepCounterView, "step-counter"),
+    (f"{_SESSION}/counters/resume", states.ResumeCounterView, "resume-counter"),
+    (f"{_SESSION}/metadata", sessions.MetadataView, "metadata"),
+    (f"{_SESSION}/clone", sessions.CloneView, "clone"),
+    (f"{_SESSION}/commit", commits.CommitView, "commit"),
+    (f"{_SESSION}/messages", messages.MessagesView, "messages"),
+    (f"{_SESSION}/messages/count", messages.MessageCountView, "message-count"),
+    (f"{_SESSION}/messages/truncate", messages.TruncateView, "truncate-messages"),
+    (f"{_SESSION}/runs", runs.RunsView, "runs"),
+    (f"{_SESSION}/runs/<helix_id:run_id>", runs.RunView, "run"),
+    (f"{_SESSION}/current-run", runs.CurrentRunView, "current-run"),
+    (f"{_SESSION}/checkpoints", checkpoints.CheckpointsView, "checkpoints"),
+    (f"{_SESSION}/checkpoints/<helix_id:checkpoint_id>", checkpoints.CheckpointView, "checkpoint"),
+    (f"{_SESSION}/latest-checkpoint", checkpoints.LatestCheckpointView, "latest-checkpoint"),
+    (f"{_SESSION}/staging", staging.StagingView, "staging"),
+    (f"{_SESSION}/staging/promote", staging.PromoteView, "promote-staging"),
+    (f"{_SESSION}/staging/discard", staging.DiscardView, "discard-staging"),
+    (f"{_SESSION}/staging/cleanup", staging.SessionCleanupView, "cleanup-session-staging"),
+    (
+        f"{_SESSION}/staging/<helix_id:step_id>/<helix_id:tool_call_id>",
+        staging.StagedChangeView,
+        "staged-change",
+    ),
+    (f"{_SESSION}/interrupt", states.InterruptView, "interrupt"),
+    (f"{_SESSION}/interrupt/take", states.TakeInterruptView, "take-interrupt"),
+    (f"{_SESSION}/sub-sessions", sub_sessions.SubSessionsView, "sub-sessions"),
+    (f"{_SESSION}/sub-sessions/<helix_id:sub_session_id>", sub_sessions.SubSessionView, "sub-session"),
+    (f"{_SESSION}/events", events.EventsView, "events"),
+    (f"{_SESSION}/events/projection", events.ProjectionView, "event-projection"),
+    (f"{_SESSION}/attach", sessions.AttachView, "attach"),
+    (f"{_SESSION}/detach", sessions.DetachView, "detach"),
+    ("staging/cleanup", staging.CleanupView, "cleanup-staging"),
+]
+
+urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="root")]
+for _route, _view, _name in ROUTES:
+    urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
+    urlpatterns.append(path(_route, _view.as_view(schema=None)))
+urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))
+urlpatterns.append(path(f"{_SESSION}/events/stream", stream.event_stream))

@@ -1,0 +1,1 @@
+"""The resources: one file for each noun of the store."""

@@ -1,0 +1,102 @@
+"""What every view shares: who may, what was sent, what it is conditional on."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.exceptions import ValidationError
+from rest_framework.parsers import JSONParser
+from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from helix_sessions.api import bodies, conditions
+from helix_sessions.api.exceptions import handle
+from helix_sessions.api.responses import etag
+from helix_sessions.api.scoping import store_for
+from helix_sessions.api.serializers.fields import Input
+from helix_sessions.api.serializers.pages import NoQuery
+from helix_sessions.api.throttles import ScopeThrottle
+from helix_sessions.store import SessionStore
+
+
+class View(APIView):
+    """Closed to anonymous users, whatever the project's defaults are."""
+
+    permission_classes = [IsAuthenticated]
+    throttle_classes = [ScopeThrottle]
+    parser_classes = [JSONParser]
+    renderer_classes = [JSONRenderer]
+    creates_sessions = False
+
+    def get_exception_handler(self) -> Callable[..., Any]:
+        return handle
+
+    def throttle_scope(self, request: Request) -> str:
+        """The scope whose rate this request counts against."""
+        if request.method in SAFE_METHODS:
+            return "read"
+        return "create" if self.creates_sessions else "write"
+
+    @cached_property
+    def store(self) -> SessionStore:
+        """The store as this request may use it."""
+        return store_for(self.request)
+
+    @cached_property
+    def body(self) -> bytes:
+        """The body of the request."""
+        return bodies.read(self.request)
+
+    def json(self, *allowed: str) -> Any:
+        """The body as a JSON value."""
+        return bodies.parse(self.request, self.body, allowed or (bodies.JSON_TYPE,))
+
+    def input(self, kind: type[Input]) -> dict[str, Any]:
+        """The body as the arguments of a call; what was left out is left out."""
+        serializer = kind(data=self.json())
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+
+    def query(self, kind: type[Input] = NoQuery, *, besides: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The query parameters as the arguments of a call. `besides` are read elsewhere."""
+        given = self.request.query_params
+        lists = {name for name, field in kind().fields.items() if hasattr(field, "child")}
+        values = {
+            name: given.getlist(name) if name in lists else given[name]
+            for name in given
+            if name not in besides
+        }
+        if any("\x00" in value for name in given for value in given.getlist(name)):
+            raise ValidationError({"query": ["Null characters are not allowed."]})
+        serializer = kind(data=values)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+
+    def expected_version(self, session_id: str) -> int | None:
+        """The version of `If-Match`."""
+        return conditions.expected_version(self.request, self.store, session_id)
+
+    def check_version(self, session_id: str) -> None:
+        """Hold `If-Match` against the session, for a call that takes no version itself."""
+        expected = self.expected_version(session_id)
+        if expected is not None:
+            self.store.check_session_version(session_id, expected)
+
+    def unchanged(self, session_id: str) -> HttpResponse | None:
+        """A 304, if the caller has this version already. No document is read for it."""
+        if not conditions.asks_not_modified(self.request):
+            return None
+        return self.not_modified(etag(self.store.get_session_head(session_id).version))
+
+    def not_modified(self, tag: str) -> HttpResponse | None:
+        if conditions.is_current(self.request, tag):
+            return HttpResponse(status=304, headers={"ETag": tag})
+        return None
+
+
+def risen(expected: int | None, by: int | bool = 1) -> int | None:
+    """The version after a call that does not return it: known when the one before is."""
+    return None if expected is None else expected + int(by)

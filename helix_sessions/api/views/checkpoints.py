@@ -1,0 +1,86 @@
+"""Checkpoints."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.serializers.checkpoints import (
+    CheckpointMetaInput,
+    CheckpointPageSerializer,
+    CheckpointSerializer,
+    CheckpointsQuery,
+    LatestCheckpointSerializer,
+)
+from helix_sessions.api.views.base import View
+
+
+class CheckpointsView(View):
+    @operation(
+        "list_checkpoints",
+        tag="checkpoints",
+        response=CheckpointPageSerializer,
+        example={"items": [examples.CHECKPOINT], "next_cursor": None},
+        query=(*PAGE, Query("offset", "How many to skip.", int)),
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """List the checkpoints of a session, the last written first."""
+        page = self.query(CheckpointsQuery)
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return page_response(request, self.store.list_checkpoints(session_id, **page), version=version)
+
+    @operation(
+        "create_checkpoint",
+        tag="checkpoints",
+        request=CheckpointMetaInput,
+        sent={"checkpoint_id": examples.CHECKPOINT_ID},
+        response=CheckpointSerializer,
+        status=201,
+        example=examples.CHECKPOINT,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Make a checkpoint of the session as it is."""
+        meta = self.input(CheckpointMetaInput)
+        expected = self.expected_version(session_id)
+        checkpoint = self.store.create_checkpoint(session_id, meta, expected_version=expected)
+        return json_response(checkpoint, status=201, version=checkpoint.state.version)
+
+
+class LatestCheckpointView(View):
+    @operation(
+        "get_latest_checkpoint",
+        tag="checkpoints",
+        response=LatestCheckpointSerializer,
+        example={"checkpoint": examples.CHECKPOINT},
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """The checkpoint written last, or null."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response({"checkpoint": self.store.get_latest_checkpoint(session_id)}, version=version)
+
+
+class CheckpointView(View):
+    @operation(
+        "get_checkpoint", tag="checkpoints", response=CheckpointSerializer, example=examples.CHECKPOINT
+    )
+    def get(self, request: Request, session_id: str, checkpoint_id: str) -> HttpResponse:
+        """Read a checkpoint, with the state as it was."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response(self.store.get_checkpoint(session_id, checkpoint_id), version=version)

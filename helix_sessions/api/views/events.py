@@ -1,0 +1,107 @@
+"""The event log. Events come without a new version too, so the tag of a range is that of the log's end."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions import documents
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import links, page_response
+from helix_sessions.api.responses import events_text, json_response, text_response
+from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.serializers.events import (
+    EventInput,
+    EventPageSerializer,
+    EventSerializer,
+    EventsQuery,
+    ProjectionSerializer,
+)
+from helix_sessions.api.views.base import View
+from helix_sessions.types import EventRecord, Page
+
+_RANGE = (
+    Query("from_seq", "From this number on; not with `cursor`.", int),
+    Query("to_seq", "Up to this number, without it.", int),
+    Query("types", "Only events of these types.", many=True),
+    Query("run_id", "Only events of this run."),
+    *PAGE,
+)
+
+
+class EventsView(View):
+    def tag(self, session_id: str) -> str:
+        head = self.store.get_session_head(session_id)
+        return f'"{head.version}.{head.head_seq}"'
+
+    @operation(
+        "get_events",
+        tag="events",
+        response=EventPageSerializer,
+        example={"items": [examples.EVENT], "next_cursor": None},
+        query=_RANGE,
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read a range of the log, oldest first."""
+        wanted = self.query(EventsQuery)
+        tag = self.tag(session_id)
+        unchanged = self.not_modified(tag)
+        if unchanged is not None:
+            return unchanged
+        page = self.store.get_event_texts(session_id, **wanted)
+        headers = {"ETag": tag, **links(request, page.next_cursor)}
+        return text_response(events_text(page), headers=headers)
+
+    @operation(
+        "emit_event",
+        tag="events",
+        request=EventInput,
+        sent={"type": "tool_called", "data": {"tool_call_id": "call-1", "name": "track"}},
+        response=EventSerializer,
+        status=201,
+        example=examples.EVENT,
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Append an event. A message type with `data.content` is a message too."""
+        given = self.input(EventInput)
+        self.check_version(session_id)
+        return json_response(self.store.emit_event(session_id, given.pop("type"), **given), status=201)
+
+
+class ProjectionView(EventsView):
+    http_method_names = ["get", "head", "options"]
+
+    @operation(
+        "project_messages",
+        tag="events",
+        response=ProjectionSerializer,
+        example={
+            "items": [
+                {
+                    "role": "user",
+                    "content": "Where is my parcel?",
+                    "tool_call_id": None,
+                    "seq": 2,
+                    "created_at": examples.AT,
+                }
+            ],
+            "next_cursor": None,
+        },
+        query=_RANGE,
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """The classic message history out of a range of the log; a page is a range of its own."""
+        wanted = self.query(EventsQuery)
+        tag = self.tag(session_id)
+        unchanged = self.not_modified(tag)
+        if unchanged is not None:
+            return unchanged
+        found = self.store.get_event_texts(session_id, **wanted)
+        events = [EventRecord(**record) for record in documents.load_all(found.texts)]
+        page = Page(items=self.store.project_messages(events), next_cursor=found.next_cursor)
+        response = page_response(request, page)
+        response["ETag"] = tag
+        return response

@@ -1,0 +1,105 @@
+"""Runs."""
+
+from django.http import HttpResponse
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.filters import RunFilter, queries
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.serializers.pages import PageQuery
+from helix_sessions.api.serializers.runs import (
+    CurrentRunSerializer,
+    RunInput,
+    RunPageSerializer,
+    RunSerializer,
+    RunUpdateInput,
+)
+from helix_sessions.api.views.base import View, risen
+
+
+class RunsView(View):
+    @operation(
+        "list_runs",
+        tag="runs",
+        response=RunPageSerializer,
+        example={"items": [examples.RUN], "next_cursor": None},
+        query=(*queries(RunFilter), *PAGE),
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """List the runs of a session, newest first."""
+        page = self.query(PageQuery, besides=tuple(RunFilter.base_filters))
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        found = RunFilter(request.query_params, self.store.query_runs(session_id))
+        if not found.is_valid():
+            raise ValidationError(found.errors)
+        return page_response(request, self.store.page_of_runs(found.qs, **page), version=version)
+
+    @operation(
+        "create_run",
+        tag="runs",
+        request=RunInput,
+        sent={"run_id": "run-1"},
+        response=RunSerializer,
+        status=201,
+        example=examples.RUN,
+        etag=False,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Start a run; 409 while another one is running."""
+        given = self.input(RunInput)
+        expected = self.expected_version(session_id)
+        run = self.store.create_run(session_id, **given, expected_version=expected)
+        return json_response(run, status=201, version=risen(expected))
+
+
+class CurrentRunView(View):
+    @operation("get_current_run", tag="runs", response=CurrentRunSerializer, example={"run": examples.RUN})
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """The running run, or null."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response({"run": self.store.get_current_run(session_id)}, version=version)
+
+
+class RunView(View):
+    @operation("get_run", tag="runs", response=RunSerializer, example=examples.RUN)
+    def get(self, request: Request, session_id: str, run_id: str) -> HttpResponse:
+        """Read a run."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response(self.store.get_run(session_id, run_id), version=version)
+
+    @operation(
+        "update_run_status",
+        tag="runs",
+        request=RunUpdateInput,
+        sent={"status": "completed", "usage": {"tokens": 120}},
+        response=RunSerializer,
+        example=examples.ENDED_RUN,
+        etag=False,
+        if_match=True,
+    )
+    def patch(self, request: Request, session_id: str, run_id: str) -> HttpResponse:
+        """Move a run on, or end it. A run that ended never runs again."""
+        given = self.input(RunUpdateInput)
+        expected = self.expected_version(session_id)
+        run = self.store.update_run_status(
+            session_id, run_id, given.pop("status"), **given, expected_version=expected
+        )
+        return json_response(run, version=risen(expected))

@@ -1,0 +1,239 @@
+"""Sessions: listed, created, read, deleted, branched, described."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import reverse
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.request import Request
+
+from helix_sessions.api import conditions, examples, scoping
+from helix_sessions.api.exceptions import PreconditionFailed
+from helix_sessions.api.filters import SessionFilter, queries
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import json_response, no_content
+from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.serializers.pages import PageQuery
+from helix_sessions.api.serializers.sessions import (
+    AttachedSerializer,
+    AttachInput,
+    CloneInput,
+    MetadataSerializer,
+    NewSessionInput,
+    RootSerializer,
+    SessionInput,
+    SessionPageSerializer,
+    VersionSerializer,
+)
+from helix_sessions.api.serializers.states import SessionStateSerializer
+from helix_sessions.api.views.base import View
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import SessionExists, SessionNotFound
+from helix_sessions.store import SessionStore, inputs
+from helix_sessions.types import SessionState
+
+
+class RootView(View):
+    @operation(
+        "get_root",
+        tag="sessions",
+        response=RootSerializer,
+        etag=False,
+        example={"sessions": "/api/sessions/"},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Where to begin."""
+        self.query()
+        return json_response({"sessions": request.build_absolute_uri(reverse("helix_sessions:sessions"))})
+
+
+class CreatingView(View):
+    """A view that makes sessions."""
+
+    creates_sessions = True
+
+    def create(self, session_id: str | None, given: dict[str, Any]) -> SessionState:
+        """Create a session of the user, or of anybody for who may manage everybody's."""
+        owner = inputs.owner_key(given.pop("owner", None))
+        me = inputs.owner_key(self.request.user)
+        if owner in (None, me):
+            return self.store.create_session(session_id, owner=me, **given)
+        if not scoping.may_manage_all(self.request.user):
+            raise PermissionDenied
+        return SessionStore(conf.API_DATABASE).create_session(session_id, owner=owner, **given)
+
+    def created(self, state: SessionState) -> HttpResponse:
+        location = reverse("helix_sessions:session", args=[state.session_id])
+        headers = {"Location": self.request.build_absolute_uri(location)}
+        return json_response(state, status=201, version=state.version, headers=headers)
+
+
+class SessionsView(CreatingView):
+    @operation(
+        "list_sessions",
+        tag="sessions",
+        response=SessionPageSerializer,
+        example={"items": [examples.SUMMARY], "next_cursor": None},
+        query=(*queries(SessionFilter), *PAGE),
+        etag=False,
+        linked=True,
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """List the sessions this user may see, newest first."""
+        page = self.query(PageQuery, besides=tuple(SessionFilter.base_filters))
+        store = scoping.listing_store(request)
+        found = SessionFilter(request.query_params, store.query_sessions())
+        if not found.is_valid():
+            raise ValidationError(found.errors)
+        return page_response(request, store.page_of_sessions(found.qs, **page))
+
+    @operation(
+        "create_session",
+        tag="sessions",
+        request=NewSessionInput,
+        sent={"session_id": examples.SESSION_ID, **examples.NEW_SESSION},
+        response=SessionStateSerializer,
+        status=201,
+        example=examples.STATE,
+        located=True,
+    )
+    @idempotent
+    def post(self, request: Request) -> HttpResponse:
+        """Create a session; 409 when there is one with its id."""
+        given = self.input(NewSessionInput)
+        return self.created(self.create(given.pop("session_id", None), given))
+
+
+class SessionView(CreatingView):
+    def throttle_scope(self, request: Request) -> str:
+        return "write" if request.method == "DELETE" else super().throttle_scope(request)
+
+    @operation("get_session", tag="sessions", response=SessionStateSerializer, example=examples.STATE)
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read a session."""
+        self.query()
+        unchanged = self.unchanged(session_id)
+        if unchanged is not None:
+            return unchanged
+        state = self.store.load_state(session_id)
+        return json_response(state, version=state.version)
+
+    @operation(
+        "ensure_session",
+        tag="sessions",
+        request=SessionInput,
+        sent=examples.NEW_SESSION,
+        response=SessionStateSerializer,
+        status=201,
+        example=examples.STATE,
+        also={200: SessionStateSerializer},
+        located=True,
+    )
+    def put(self, request: Request, session_id: str) -> HttpResponse:
+        """Create the session with this id, or find it: 201 when it is new, 200 and untouched when it is not.
+
+        With `If-None-Match: *` an existing one is 412. An id that somebody else's session has is 409.
+        """
+        given = self.input(SessionInput)
+        try:
+            return self.created(self.create(session_id, given))
+        except SessionExists as taken:
+            if conditions.creates_only(request):
+                raise PreconditionFailed("There is a session with this id already.") from None
+            try:
+                state = self.store.load_state(session_id)
+            except SessionNotFound:
+                raise taken from None
+        return json_response(state, version=state.version)
+
+    @operation("delete_session", tag="sessions", status=204, etag=False, if_match=True)
+    def delete(self, request: Request, session_id: str) -> HttpResponse:
+        """Delete a session, all that belongs to it, and its tree of sub-sessions."""
+        store = scoping.store_of(request, session_id)
+        store.delete_session(session_id, expected_version=self.expected_version(session_id))
+        return no_content()
+
+
+class CloneView(CreatingView):
+    @operation(
+        "clone_session",
+        tag="sessions",
+        request=CloneInput,
+        sent={"new_id": "support-4711-b", "checkpoint_id": examples.CHECKPOINT_ID},
+        response=SessionStateSerializer,
+        status=201,
+        example={
+            **examples.STATE,
+            "session_id": "support-4711-b",
+            "version": 1,
+            "forked_from": [examples.SESSION_ID, examples.CHECKPOINT_ID],
+        },
+        if_match=True,
+        located=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Branch off a new session, from now or from a checkpoint. The source does not change."""
+        given = self.input(CloneInput)
+        self.check_version(session_id)
+        return self.created(self.store.clone_session(session_id, given.pop("new_id"), **given))
+
+
+class MetadataView(View):
+    @operation(
+        "get_metadata",
+        tag="sessions",
+        response=MetadataSerializer,
+        example={"metadata": {"tier": "gold"}, "version": 2},
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read the metadata."""
+        self.query()
+        unchanged = self.unchanged(session_id)
+        if unchanged is not None:
+            return unchanged
+        metadata, version = self.store.get_metadata(session_id)
+        return json_response({"metadata": metadata, "version": version}, version=version)
+
+    @operation(
+        "patch_metadata",
+        tag="sessions",
+        request={"application/json": {"type": "object", "additionalProperties": {}}},
+        sent={"tier": "gold", "trial": None},
+        response=VersionSerializer,
+        example={"version": 3},
+        if_match=True,
+    )
+    def patch(self, request: Request, session_id: str) -> HttpResponse:
+        """Set keys of the metadata; a null removes its key."""
+        patch = self.json()
+        version = self.store.patch_metadata(
+            session_id, patch, expected_version=self.expected_version(session_id)
+        )
+        return json_response({"version": version}, version=version)
+
+
+class AttachView(CreatingView):
+    @operation(
+        "attach",
+        tag="events",
+        request=AttachInput,
+        sent={"agent_type": "support"},
+        response=AttachedSerializer,
+        example={"head_seq": 5},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """The number of the last event; a session that does not exist is created."""
+        return json_response({"head_seq": self.store.attach(session_id, **self.input(AttachInput))})
+
+
+class DetachView(View):
+    @operation("detach", tag="events", status=204, etag=False)
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Let go of what the server holds for a session; events stay."""
+        self.store.detach(session_id)
+        return no_content()

@@ -1,0 +1,134 @@
+"""Staged writes. Staging does not raise the version, so its answers have no `ETag`."""
+
+from datetime import timedelta
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples, scoping
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import json_response
+from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.serializers.checkpoints import CommitResultSerializer
+from helix_sessions.api.serializers.messages import RemovedSerializer
+from helix_sessions.api.serializers.staging import (
+    CleanupInput,
+    DiscardInput,
+    PromoteInput,
+    StagedChangeSerializer,
+    StagedInput,
+    StagedPageSerializer,
+    StagingQuery,
+)
+from helix_sessions.api.views.base import View
+
+
+class StagingView(View):
+    @operation(
+        "get_staged_changes",
+        tag="staging",
+        response=StagedPageSerializer,
+        example={"items": [examples.STAGED], "next_cursor": None},
+        query=(Query("step_id", "What this step staged only."), *PAGE),
+        etag=False,
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """List what is staged, in the order it will be applied."""
+        page = self.query(StagingQuery)
+        return page_response(request, self.store.list_staged_changes(session_id, **page))
+
+
+class StagedChangeView(View):
+    @operation(
+        "stage_changes",
+        tag="staging",
+        request=StagedInput,
+        sent={"writes": examples.WRITES},
+        response=StagedChangeSerializer,
+        example=examples.STAGED,
+        etag=False,
+    )
+    def put(self, request: Request, session_id: str, step_id: str, tool_call_id: str) -> HttpResponse:
+        """Keep a tool's writes for the commit of its step. Again, they are replaced in their old place."""
+        writes = self.input(StagedInput)["writes"]
+        self.check_version(session_id)
+        return json_response(self.store.stage_changes(session_id, step_id, tool_call_id, writes))
+
+
+class PromoteView(View):
+    @operation(
+        "promote_staging",
+        tag="staging",
+        request=PromoteInput,
+        sent={"step_id": "step-2"},
+        response=CommitResultSerializer,
+        example=examples.COMMITTED,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Apply what a step staged to the stored state, with a checkpoint."""
+        given = self.input(PromoteInput)
+        result = self.store.promote_staging(
+            session_id,
+            given["step_id"],
+            given.get("checkpoint_meta"),
+            expected_version=self.expected_version(session_id),
+        )
+        return json_response(result, version=result.version)
+
+
+class DiscardView(View):
+    @operation(
+        "discard_staging",
+        tag="staging",
+        request=DiscardInput,
+        sent={"step_id": "step-2"},
+        response=RemovedSerializer,
+        example={"removed": 1},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Forget what is staged, of one step or of all."""
+        given = self.input(DiscardInput)
+        self.check_version(session_id)
+        return json_response({"removed": self.store.discard_staging(session_id, **given)})
+
+
+class CleanupView(View):
+    @operation(
+        "cleanup_orphaned_staging",
+        tag="staging",
+        request=CleanupInput,
+        sent={"older_than_seconds": 86400},
+        response=RemovedSerializer,
+        example={"removed": 1},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request) -> HttpResponse:
+        """Forget old staged writes of all sessions this user may change, unless a run is running there."""
+        older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
+        store = scoping.changing_store(request)
+        return json_response({"removed": store.cleanup_orphaned_staging(older_than=older_than)})
+
+
+class SessionCleanupView(View):
+    @operation(
+        "cleanup_orphaned_staging_of_session",
+        tag="staging",
+        request=CleanupInput,
+        sent={"older_than_seconds": 86400},
+        response=RemovedSerializer,
+        example={"removed": 1},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Forget old staged writes of one session, unless its run is running."""
+        older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
+        removed = self.store.cleanup_orphaned_staging(older_than=older_than, session_id=session_id)
+        return json_response({"removed": removed})

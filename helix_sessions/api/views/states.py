@@ -1,0 +1,263 @@
+"""The state, its status, its counters, the interrupt flag."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.bodies import JSON_PATCH_TYPE, JSON_TYPE
+from helix_sessions.api.exceptions import problem
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.responses import etag, json_response, no_content
+from helix_sessions.api.schema import operation
+from helix_sessions.api.serializers.problems import ProblemSerializer
+from helix_sessions.api.serializers.sessions import VersionSerializer
+from helix_sessions.api.serializers.states import (
+    CasOkSerializer,
+    CountersSerializer,
+    CountSerializer,
+    InterruptInput,
+    InterruptSerializer,
+    MergeInput,
+    SessionStateSerializer,
+    StateInput,
+    StatusInput,
+    StatusSerializer,
+    StatusUpdateInput,
+)
+from helix_sessions.api.views.base import View, risen
+from helix_sessions.exceptions import StaleState
+from helix_sessions.types import UNSET, CasMismatch, SessionState
+
+_PATCH_SCHEMA = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"op": {"type": "string"}}, "required": ["op"]},
+}
+
+
+def state_from(session_id: str, given: dict[str, Any]) -> SessionState:
+    """The state a body stands for. A mode that was left out stays as it is."""
+    return SessionState(**{"session_id": session_id, "agent_type": "", "mode": UNSET, **given})
+
+
+class StateView(View):
+    @operation("load_state", tag="state", response=SessionStateSerializer, example=examples.STATE)
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Load the state."""
+        self.query()
+        unchanged = self.unchanged(session_id)
+        if unchanged is not None:
+            return unchanged
+        state = self.store.load_state(session_id)
+        return json_response(state, version=state.version)
+
+    @operation(
+        "save_state",
+        tag="state",
+        request=StateInput,
+        sent=examples.OWNED_STATE,
+        response=SessionStateSerializer,
+        example=examples.STATE,
+        if_match=True,
+    )
+    def put(self, request: Request, session_id: str) -> HttpResponse:
+        """Save a whole state, with a checkpoint. What is left out takes its default; PATCH changes parts."""
+        state = state_from(session_id, self.input(StateInput))
+        saved = self.store.save_state(session_id, state, expected_version=self.expected_version(session_id))
+        return json_response(saved, version=saved.version)
+
+    @operation(
+        "merge_custom_state",
+        tag="state",
+        request={JSON_TYPE: MergeInput, JSON_PATCH_TYPE: _PATCH_SCHEMA},
+        sent={"writes": examples.WRITES},
+        sent_as_patch=[{"op": "add", "path": "/parcel/found", "value": True}],
+        response=SessionStateSerializer,
+        example=examples.STATE,
+        if_match=True,
+    )
+    def patch(self, request: Request, session_id: str) -> HttpResponse:
+        """Apply writes to the custom state, all or none.
+
+        StepWrites as `application/json`, or an RFC 6902 patch as `application/json-patch+json`.
+        """
+        sent = self.json(JSON_TYPE, JSON_PATCH_TYPE)
+        if isinstance(sent, list):
+            writes = sent
+        else:
+            serializer = MergeInput(data=sent)
+            serializer.is_valid(raise_exception=True)
+            writes = serializer.validated_data["writes"]
+        expected = self.expected_version(session_id)
+        state = self.store.merge_custom_state(session_id, writes, expected_version=expected)
+        return json_response(state, version=state.version)
+
+
+class StatusView(View):
+    @operation(
+        "get_status", tag="status", response=StatusSerializer, example={"status": "active", "version": 2}
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read the status."""
+        self.query()
+        head = self.store.get_session_head(session_id)
+        unchanged = self.not_modified(etag(head.version))
+        if unchanged is not None:
+            return unchanged
+        return json_response({"status": head.status, "version": head.version}, version=head.version)
+
+    @operation(
+        "compare_and_set_status",
+        tag="status",
+        request=StatusInput,
+        sent={"expected_statuses": ["active"], "new_status": "paused"},
+        response=CasOkSerializer,
+        example={"ok": True, "new_version": 3},
+        also={409: ProblemSerializer},
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Set the status if it is one of those expected; 409 says what it is instead."""
+        expected = self.expected_version(session_id)
+        given = self.input(StatusInput)
+        result = self.store.compare_and_set_status(
+            session_id,
+            given.pop("expected_statuses"),
+            given.pop("new_status"),
+            expected_version=expected,
+            **given,
+        )
+        if not isinstance(result, CasMismatch):
+            return json_response(result, version=result.new_version)
+        status, version = result.current_status, result.current_version
+        if expected is not None and expected != version:
+            raise StaleState(expected_version=expected, current_version=version, current_status=status)
+        detail = f"The session is {status} at version {version}."
+        return problem(409, "status_mismatch", detail, current_status=status, current_version=version)
+
+    @operation(
+        "update_status",
+        tag="status",
+        request=StatusUpdateInput,
+        sent={"status": "failed", "error": "The model did not answer.", "failure_reason": "model"},
+        response=VersionSerializer,
+        example={"version": 3},
+        if_match=True,
+    )
+    def put(self, request: Request, session_id: str) -> HttpResponse:
+        """Set the status, whatever it was."""
+        given = self.input(StatusUpdateInput)
+        version = self.store.update_status(
+            session_id, given.pop("status"), expected_version=self.expected_version(session_id), **given
+        )
+        return json_response({"version": version}, version=version)
+
+
+class CountersView(View):
+    @operation(
+        "get_counters",
+        tag="counters",
+        response=CountersSerializer,
+        example={"step_count": 1, "resume_count": 0, "version": 2},
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read the counters."""
+        self.query()
+        head = self.store.get_session_head(session_id)
+        unchanged = self.not_modified(etag(head.version))
+        if unchanged is not None:
+            return unchanged
+        counters = {"step_count": head.step_count, "resume_count": head.resume_count, "version": head.version}
+        return json_response(counters, version=head.version)
+
+
+class StepCounterView(View):
+    @operation(
+        "increment_step_count",
+        tag="counters",
+        response=CountSerializer,
+        example={"value": 2},
+        etag=False,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Count one step."""
+        expected = self.expected_version(session_id)
+        value = self.store.increment_step_count(session_id, expected_version=expected)
+        return json_response({"value": value}, version=risen(expected))
+
+
+class ResumeCounterView(View):
+    @operation(
+        "increment_resume_count",
+        tag="counters",
+        response=CountSerializer,
+        example={"value": 1},
+        etag=False,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Count one resume."""
+        expected = self.expected_version(session_id)
+        value = self.store.increment_resume_count(session_id, expected_version=expected)
+        return json_response({"value": value}, version=risen(expected))
+
+
+class InterruptView(View):
+    @operation(
+        "peek_interrupt_flag",
+        tag="interrupt",
+        response=InterruptSerializer,
+        example={"interrupt": {"reason": "The user left.", "requested_at": examples.AT}},
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read the flag and leave it."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response({"interrupt": self.store.peek_interrupt_flag(session_id)}, version=version)
+
+    @operation(
+        "set_interrupt_flag",
+        tag="interrupt",
+        request=InterruptInput,
+        sent={"reason": "The user left."},
+        response=VersionSerializer,
+        example={"version": 3},
+        if_match=True,
+    )
+    def put(self, request: Request, session_id: str) -> HttpResponse:
+        """Ask whoever runs the session to stop."""
+        given = self.input(InterruptInput)
+        expected = self.expected_version(session_id)
+        version = self.store.set_interrupt_flag(session_id, **given, expected_version=expected)
+        return json_response({"version": version}, version=version)
+
+    @operation("clear_interrupt_flag", tag="interrupt", status=204, if_match=True)
+    def delete(self, request: Request, session_id: str) -> HttpResponse:
+        """Take the request back."""
+        expected = self.expected_version(session_id)
+        return no_content(self.store.clear_interrupt_flag(session_id, expected_version=expected))
+
+
+class TakeInterruptView(View):
+    @operation(
+        "take_interrupt_flag",
+        tag="interrupt",
+        response=InterruptSerializer,
+        example={"interrupt": {"reason": "The user left.", "requested_at": examples.AT}},
+        etag=False,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Read and clear the flag at once: of N callers exactly one gets it."""
+        expected = self.expected_version(session_id)
+        taken = self.store.check_interrupt_flag(session_id, expected_version=expected)
+        return json_response({"interrupt": taken}, version=risen(expected, taken is not None))

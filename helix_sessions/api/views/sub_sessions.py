@@ -1,0 +1,77 @@
+"""References to sub-sessions."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.serializers.pages import PageQuery
+from helix_sessions.api.serializers.sessions import VersionSerializer
+from helix_sessions.api.serializers.sub_sessions import (
+    RefChangesInput,
+    RefsInput,
+    SubSessionPageSerializer,
+    SubSessionRefSerializer,
+)
+from helix_sessions.api.views.base import View, risen
+
+
+class SubSessionsView(View):
+    @operation(
+        "get_sub_session_refs",
+        tag="sub-sessions",
+        response=SubSessionPageSerializer,
+        example={"items": [examples.STORED_REF], "next_cursor": None},
+        query=PAGE,
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """List the references to sub-sessions, in the order they were added."""
+        page = self.query(PageQuery)
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return page_response(request, self.store.list_sub_session_refs(session_id, **page), version=version)
+
+    @operation(
+        "add_sub_session_refs",
+        tag="sub-sessions",
+        request=RefsInput,
+        sent={"refs": [examples.REF]},
+        response=VersionSerializer,
+        status=201,
+        example={"version": 3},
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Remember sub-sessions. Adding an equal reference again is nothing."""
+        refs = self.input(RefsInput)["refs"]
+        expected = self.expected_version(session_id)
+        version = self.store.add_sub_session_refs(session_id, refs, expected_version=expected)
+        return json_response({"version": version}, status=201, version=version)
+
+
+class SubSessionView(View):
+    @operation(
+        "update_sub_session_ref",
+        tag="sub-sessions",
+        request=RefChangesInput,
+        sent={"status": "completed", "result": {"found": True}},
+        response=SubSessionRefSerializer,
+        example={**examples.STORED_REF, "status": "completed", "result": {"found": True}},
+        etag=False,
+        if_match=True,
+    )
+    def patch(self, request: Request, session_id: str, sub_session_id: str) -> HttpResponse:
+        """Change what is known of a sub-session."""
+        changes = self.input(RefChangesInput)
+        expected = self.expected_version(session_id)
+        ref = self.store.update_sub_session_ref(
+            session_id, sub_session_id, expected_version=expected, **changes
+        )
+        return json_response(ref, version=risen(expected, bool(changes)))

@@ -1,0 +1,60 @@
+"""A user, somebody else, and their ways to the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from rest_framework.test import APIClient
+
+from helix_sessions.store import SessionStore
+
+
+@pytest.fixture
+def user(db: None) -> Any:
+    return get_user_model().objects.create_user("ada")
+
+
+@pytest.fixture
+def stranger(db: None) -> Any:
+    return get_user_model().objects.create_user("eve")
+
+
+@pytest.fixture
+def client_of() -> Callable[[Any], APIClient]:
+    """A client that is logged in without a statement of its own."""
+
+    def made(user: Any) -> APIClient:
+        client = APIClient()
+        client.default_format = "json"
+        client.force_authenticate(user)
+        return client
+
+    return made
+
+
+@pytest.fixture
+def api(user: Any, client_of: Callable[[Any], APIClient]) -> APIClient:
+    """The user's client."""
+    return client_of(user)
+
+
+@pytest.fixture
+def session(user: Any, store: SessionStore) -> str:
+    """A session of the user, at version 1."""
+    store.create_session("s", agent_type="test", owner=user)
+    return "s"
+
+
+@pytest.fixture
+def grant() -> Callable[[Any, str], Any]:
+    """Give a user one of the app's permissions."""
+
+    def granted(user: Any, codename: str) -> Any:
+        user.user_permissions.add(Permission.objects.get(codename=codename))
+        return get_user_model().objects.get(pk=user.pk)
+
+    return granted

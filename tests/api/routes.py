@@ -1,0 +1,70 @@
+"""Every method of every address, with a body that the address takes."""
+
+from typing import Any
+
+from helix_sessions.api import examples
+
+COMMIT = {"state": {"custom_state": {}}, "append_messages": [{"role": "user", "content": "hello"}]}
+
+BODIES: dict[tuple[str, str], Any] = {
+    ("post", "sessions"): {"agent_type": "test"},
+    ("put", "session"): {"agent_type": "test"},
+    ("put", "state"): {"custom_state": {}},
+    ("patch", "state"): {"writes": [{"op": "set", "path": ["a"], "value": 1}]},
+    ("post", "status"): {"expected_statuses": ["active"], "new_status": "paused"},
+    ("put", "status"): {"status": "paused"},
+    ("patch", "metadata"): {"tier": "gold"},
+    ("post", "clone"): {"new_id": "branch"},
+    ("post", "commit"): COMMIT,
+    ("post", "messages"): {"messages": [{"role": "user", "content": "hello"}]},
+    ("post", "truncate-messages"): {"count": 0},
+    ("post", "runs"): {"run_id": "r"},
+    ("patch", "run"): {"status": "completed"},
+    ("post", "checkpoints"): {},
+    ("put", "staged-change"): {"writes": examples.WRITES},
+    ("post", "promote-staging"): {"step_id": "step"},
+    ("post", "discard-staging"): {},
+    ("post", "cleanup-session-staging"): {"older_than_seconds": 0},
+    ("post", "cleanup-staging"): {"older_than_seconds": 0},
+    ("put", "interrupt"): {"reason": "stop"},
+    ("post", "sub-sessions"): {"refs": [{"sub_session_id": "sub", "agent_type": "test"}]},
+    ("patch", "sub-session"): {"status": "completed"},
+    ("post", "events"): {"type": "note"},
+}
+
+
+def every_method() -> list[tuple[str, str]]:
+    """(method, name) of the whole API."""
+    from helix_sessions.api.urls import ROUTES
+    from helix_sessions.api.views.sessions import RootView
+
+    methods = ("get", "post", "put", "patch", "delete")
+    views = [("root", RootView), *((name, view) for _, view, name in ROUTES)]
+    return [
+        (method, name)
+        for name, view in views
+        for method in methods
+        if hasattr(view, method) and method in view.http_method_names
+    ]
+
+
+_IDS = {
+    "run": ["r"],
+    "checkpoint": ["c"],
+    "sub-session": ["sub"],
+    "staged-change": ["step", "call"],
+}
+
+
+def address(name: str, session_id: str) -> str:
+    """The path of a name."""
+    from django.urls import reverse
+
+    if name in ("root", "sessions", "cleanup-staging"):
+        return reverse(f"helix_sessions:{name}")
+    return reverse(f"helix_sessions:{name}", args=[session_id, *_IDS.get(name, [])])
+
+
+def of_a_session() -> list[tuple[str, str]]:
+    """Those that name a session."""
+    return [pair for pair in every_method() if pair[1] not in ("root", "sessions", "cleanup-staging")]

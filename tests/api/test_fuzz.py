@@ -1,0 +1,67 @@
+"""Whatever is sent to the live server: no 5xx, and no answer outside the schema."""
+
+import pytest
+import schemathesis
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import checks
+
+from helix_sessions.store import SessionStore
+from project.tokens import create_token
+from tests.api.golden import GOLDEN
+from tests.api.test_who_may import fill
+
+SCHEMA = schemathesis.openapi.from_dict(yaml.safe_load(GOLDEN.read_text(encoding="utf-8")))
+OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+KNOWN = {
+    "session_id": "fuzzed",
+    "run_id": "r",
+    "checkpoint_id": "c",
+    "sub_session_id": "sub",
+    "step_id": "step",
+    "tool_call_id": "call",
+}
+
+
+def fuzz(label, server, user, examples):
+    store = SessionStore()
+    headers = {"Authorization": f"Bearer {create_token(user, 'fuzz')}"}
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=OPERATIONS[label].as_strategy(), known=st.booleans())
+    def send(case, known):
+        if known:
+            if not store.session_exists("fuzzed"):
+                store.create_session("fuzzed", agent_type="a", owner=user)
+                fill(store, "fuzzed")
+            for name in case.path_parameters or {}:
+                case.path_parameters[name] = KNOWN[name]
+        response = case.call(base_url=server.url, headers=headers)
+        case.validate_response(response, checks=CHECKS)
+
+    send()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("label", OPERATIONS)
+class TestLiveServer:
+    def test_in_short(self, label, live_server, user):
+        fuzz(label, live_server, user, examples=8)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(600)
+    def test_at_length(self, label, live_server, user):
+        fuzz(label, live_server, user, examples=300)

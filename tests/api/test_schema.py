@@ -1,0 +1,71 @@
+"""The schema people generate clients from. A change of it is a change of the golden file:
+`python -m tests.api.golden`."""
+
+import pytest
+import yaml
+from django.core.management import call_command
+from rest_framework.test import APIClient
+
+from tests.api.golden import GOLDEN, generated
+from tests.api.routes import every_method
+
+
+def operations(schema):
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            if method != "parameters":
+                yield path, method, operation
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return yaml.safe_load(generated())
+
+
+def test_it_is_valid_without_warnings(tmp_path):
+    call_command("spectacular", "--validate", "--fail-on-warn", "--file", str(tmp_path / "schema.yaml"))
+
+
+def test_it_is_the_golden_file():
+    assert generated() == GOLDEN.read_text(encoding="utf-8"), "python -m tests.api.golden writes it anew"
+
+
+def test_it_is_openapi_3_1(schema):
+    assert schema["openapi"].startswith("3.1")
+
+
+def test_every_method_is_an_operation(schema):
+    assert len(list(operations(schema))) == len(every_method())
+
+
+def test_operations_are_named_once(schema):
+    names = [operation["operationId"] for _, _, operation in operations(schema)]
+    assert len(names) == len(set(names))
+
+
+def test_every_operation_has_examples(schema):
+    for path, method, operation in operations(schema):
+        where = f"{method} {path}"
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            assert content.get("examples"), where
+        for status, response in operation["responses"].items():
+            if status.startswith("2") and status != "204":
+                assert response["content"]["application/json"].get("examples"), f"{where} {status}"
+
+
+def test_every_operation_says_who_may_and_what_fails(schema):
+    for path, method, operation in operations(schema):
+        assert operation["security"] == [{"token": []}, {"cookieAuth": []}]
+        for status, response in operation["responses"].items():
+            if status >= "400":
+                assert list(response["content"]) == ["application/problem+json"], f"{method} {path} {status}"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/schema/", "/schema/swagger/", "/schema/redoc/"])
+def test_the_demo_shows_it_offline(path):
+    response = APIClient().get(path)
+    assert response.status_code == 200
+    text = response.content.decode()
+    for foreign in ("cdn.", "unpkg", "jsdelivr", "googleapis"):
+        assert foreign not in text

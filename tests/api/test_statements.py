@@ -1,0 +1,88 @@
+"""How many statements a request costs, and what it never reads."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from project.tokens import create_token
+from tests.api.routes import COMMIT
+from tests.api.statements import captured_statements
+
+TOKEN = 1
+"""A token is read with its user, in one statement."""
+
+
+def statements(call):
+    with captured_statements() as found:
+        response = call()
+    assert response.status_code < 300, response.content
+    return found
+
+
+@pytest.mark.django_db
+class TestReads:
+    def test_a_session(self, api, session):
+        api.get("/api/sessions/s/")
+        assert len(statements(lambda: api.get("/api/sessions/s/"))) <= 2
+
+    def test_a_session_that_changed(self, api, session):
+        headers = {"If-None-Match": '"7"'}
+        assert len(statements(lambda: api.get("/api/sessions/s/", headers=headers))) <= 2
+
+    def test_a_page_of_messages(self, api, session, store):
+        store.append_messages("s", [{"role": "user"}] * 60)
+        assert len(statements(lambda: api.get("/api/sessions/s/messages/"))) == 1
+
+    def test_a_page_of_events(self, api, session):
+        assert len(statements(lambda: api.get("/api/sessions/s/events/"))) <= 3
+
+    def test_a_list(self, api, user, store):
+        for number in range(60):
+            store.create_session(f"s{number}", agent_type="a", owner=user, custom_state={"a": 1})
+        api.get("/api/sessions/")
+        found = statements(lambda: api.get("/api/sessions/"))
+        assert len(found) == 1
+        for column in ("output", "pending_client_tool_calls", "workspace_ref", "document"):
+            assert column not in found[0]
+
+    @pytest.mark.parametrize("name", ["status", "counters", "messages/count"])
+    def test_numbers(self, name, api, session):
+        [sql] = statements(lambda: api.get(f"/api/sessions/s/{name}/"))
+        for column in ("output", "tags", "metadata", "document", "content"):
+            assert column not in sql
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWrites:
+    """With a token, so that authentication is counted too."""
+
+    @pytest.fixture
+    def client(self, user, session):
+        client = APIClient(headers={"Authorization": f"Bearer {create_token(user, 'test')}"})
+        client.default_format = "json"
+        client.get("/api/sessions/s/")
+        return client
+
+    def of_the_store(self, call):
+        with captured_statements() as captured:
+            call()
+        return len(captured)
+
+    def test_a_commit_is_the_store_and_authentication(self, client, store):
+        def commit():
+            state = store.load_state("s")
+            return lambda: store.save_state_and_promote_staging(
+                "s", state, COMMIT["append_messages"], expected_version=state.version
+            )
+
+        commit()()
+        alone = self.of_the_store(commit())
+        headers = {"If-Match": f'"{store.load_state("s").version}"'}
+        found = statements(lambda: client.post("/api/sessions/s/commit/", COMMIT, headers=headers))
+        assert len(found) == alone + TOKEN
+
+    def test_an_append_is_the_store_and_authentication(self, client, store):
+        messages = [{"role": "user", "content": "hi"}]
+        store.append_messages("s", messages)
+        alone = self.of_the_store(lambda: store.append_messages("s", messages))
+        body = {"messages": messages}
+        assert len(statements(lambda: client.post("/api/sessions/s/messages/", body))) == alone + TOKEN

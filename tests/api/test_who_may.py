@@ -1,0 +1,260 @@
+"""Closed to strangers, and every id of somebody else's is like an unknown one."""
+
+import json
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+from rest_framework.test import APIClient
+
+from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.store import SessionStore
+from tests.api.routes import BODIES, address, every_method, of_a_session
+
+MAY_CREATE = {("put", "session"), ("post", "attach")}
+
+
+def fill(store: SessionStore, session_id: str) -> None:
+    """So that every part of a session exists."""
+    store.create_run(session_id, run_id="r")
+    store.create_checkpoint(session_id, {"checkpoint_id": "c"})
+    store.stage_changes(session_id, "step", "call", [])
+    store.add_sub_session_refs(session_id, [{"sub_session_id": "sub", "agent_type": "test"}])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("method", "name"), every_method())
+class TestEveryMethod:
+    def test_is_closed_to_anonymous_users(self, method, name):
+        response = getattr(APIClient(), method)(address(name, "s"), BODIES.get((method, name)), format="json")
+        assert response.status_code == 401
+        assert response["Content-Type"] == "application/problem+json"
+        assert response.json()["code"] == "not_authenticated"
+        assert response["WWW-Authenticate"] == "Bearer"
+
+    def test_works_for_the_owner(self, method, name, api, session, store):
+        fill(store, session)
+        if name in ("commit", "runs") and method == "post":
+            store.update_run_status(session, "r", "completed")
+        body = {**BODIES[method, name], "run_id": "r2"} if (method, name) == ("post", "runs") else None
+        response = getattr(api, method)(address(name, session), body or BODIES.get((method, name)))
+        assert response.status_code < 300, response.content
+
+    def test_works_without_the_last_slash(self, method, name, api, session, store):
+        fill(store, session)
+        path = address(name, session)
+        if name == "root" or (method, name) == ("post", "runs"):
+            return
+        assert getattr(api, method)(path[:-1], BODIES.get((method, name))).status_code < 300
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("method", "name"), sorted(set(of_a_session()) - MAY_CREATE))
+def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, session, store):
+    fill(store, session)
+    before, staged = store.load_state(session), store.get_staged_changes(session)
+    client = client_of(stranger)
+    foreign = getattr(client, method)(address(name, "s"), BODIES.get((method, name)))
+    unknown = getattr(client, method)(address(name, "u"), BODIES.get((method, name)))
+    assert foreign.status_code == unknown.status_code == 404
+    assert foreign.content == unknown.content.replace(b"'u'", b"'s'")
+    assert {**foreign.headers, "Content-Length": ""} == {**unknown.headers, "Content-Length": ""}
+    assert (store.load_state(session), store.get_staged_changes(session)) == (before, staged)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match"])
+def test_conditions_tell_nothing_about_a_foreign_session(header, client_of, stranger, session):
+    client = client_of(stranger)
+    for method, name in set(of_a_session()) - MAY_CREATE:
+        response = getattr(client, method)(
+            address(name, session), BODIES.get((method, name)), headers={header: '"99"'}
+        )
+        assert response.status_code == 404
+
+
+@pytest.mark.django_db
+def test_taking_a_foreign_id_is_refused(client_of, stranger, session, store):
+    client = client_of(stranger)
+    before = store.load_state(session)
+    for response in (
+        client.put("/api/sessions/s/", {"agent_type": "mine"}),
+        client.post("/api/sessions/", {"session_id": "s", "agent_type": "mine"}),
+    ):
+        assert (response.status_code, response.json()["code"]) == (409, "session_exists")
+    assert client.post("/api/sessions/s/attach/").status_code == 404
+    assert store.load_state(session) == before
+
+
+@pytest.mark.django_db
+class TestPermissions:
+    def test_view_all_reads_and_only_reads(self, client_of, stranger, session, store, grant):
+        fill(store, session)
+        client = client_of(grant(stranger, "view_all_sessions"))
+        for method, name in of_a_session():
+            response = getattr(client, method)(address(name, session), BODIES.get((method, name)))
+            if method == "get":
+                assert response.status_code == 200, name
+            elif (method, name) not in MAY_CREATE:
+                assert response.status_code == 403, (method, name)
+        assert [item["session_id"] for item in client.get("/api/sessions/").json()["items"]] == ["s"]
+        assert client.patch("/api/sessions/u/metadata/", {}).status_code == 404
+
+    def test_manage_all_does_everything(self, client_of, stranger, session, store, grant, user):
+        fill(store, session)
+        store.update_run_status(session, "r", "completed")
+        client = client_of(grant(stranger, "manage_all_sessions"))
+        for method, name in of_a_session():
+            if (method, name) in (("delete", "session"), ("post", "runs"), ("post", "clone")):
+                continue
+            response = getattr(client, method)(address(name, session), BODIES.get((method, name)))
+            assert response.status_code < 300, (method, name, response.content)
+        branch = client.post("/api/sessions/s/clone/", {"new_id": "branch"}).json()
+        assert branch["owner_id"] == user.pk
+        assert client.delete("/api/sessions/s/").status_code == 204
+        assert not store.session_exists("s")
+
+    def test_only_managers_create_for_others(self, api, client_of, user, stranger, store, grant):
+        body = {"session_id": "for eve", "agent_type": "a", "owner": stranger.pk}
+        assert api.post("/api/sessions/", body).status_code == 403
+        manager = client_of(grant(user, "manage_all_sessions"))
+        assert manager.post("/api/sessions/", body).status_code == 201
+        assert store.load_state("for eve").owner_id == stranger.pk
+        assert manager.post("/api/sessions/", {"session_id": "own", "agent_type": "a"}).status_code == 201
+        assert store.load_state("own").owner_id == user.pk
+
+    def test_users_list_their_own(self, api, session, store, stranger):
+        store.create_session("hers", agent_type="test", owner=stranger)
+        store.create_session("nobody's", agent_type="test")
+        assert [item["session_id"] for item in api.get("/api/sessions/").json()["items"]] == ["s"]
+        assert api.get(f"/api/sessions/?owner={stranger.pk}").json()["items"] == []
+
+
+@pytest.mark.django_db
+class TestTrees:
+    def test_a_foreign_parent_is_unknown(self, client_of, stranger, session):
+        body = {"agent_type": "a", "parent_session_id": session}
+        response = client_of(stranger).post("/api/sessions/", body)
+        assert (response.status_code, response.json()["code"]) == (404, "session_not_found")
+
+    def test_deleting_does_not_reach_foreign_sessions(self, client_of, stranger, session, store):
+        client = client_of(stranger)
+        client.put("/api/sessions/trap/", {"agent_type": "a"})
+        refs = [{"sub_session_id": session, "agent_type": "test"}]
+        assert client.post("/api/sessions/trap/sub-sessions/", {"refs": refs}).status_code == 201
+        assert client.delete("/api/sessions/trap/").status_code == 204
+        assert store.session_exists(session)
+
+
+OWNED_STORE_CALLS = {
+    "append_messages": ([],),
+    "check_interrupt_flag": (),
+    "check_session_version": (1,),
+    "clear_interrupt_flag": (),
+    "clone_session": ("branch",),
+    "compare_and_set_status": (["active"], "paused"),
+    "create_checkpoint": (),
+    "create_run": (),
+    "detach": (),
+    "discard_staging": (),
+    "emit_event": ("note",),
+    "get_checkpoint": ("c",),
+    "get_current_run": (),
+    "get_event_texts": (None,),
+    "get_events": (),
+    "get_latest_checkpoint": (),
+    "get_message_count": (),
+    "get_message_texts": (),
+    "get_messages": (),
+    "get_metadata": (),
+    "get_run": ("r",),
+    "get_session_head": (),
+    "get_staged_changes": (),
+    "get_sub_session_refs": (),
+    "has_staged_changes": (),
+    "increment_resume_count": (),
+    "increment_step_count": (),
+    "list_checkpoints": (),
+    "list_runs": (),
+    "list_staged_changes": (),
+    "list_sub_session_refs": (),
+    "load_state": (),
+    "merge_custom_state": ([],),
+    "patch_metadata": ({"a": 1},),
+    "peek_interrupt_flag": (),
+    "promote_staging": ("step",),
+    "query_runs": (),
+    "save_state": (),
+    "save_state_and_promote_staging": (),
+    "set_interrupt_flag": (),
+    "stage_changes": ("step", "call", []),
+    "truncate_messages": (0,),
+    "add_sub_session_refs": ([],),
+    "update_run_status": ("r", "completed"),
+    "update_status": ("paused",),
+    "update_sub_session_ref": ("sub",),
+}
+NOT_ABOUT_ONE_SESSION = {
+    "answer_once",
+    "attach",
+    "cleanup_orphaned_staging",
+    "create_session",
+    "delete_session",
+    "list_sessions",
+    "page_of_runs",
+    "page_of_sessions",
+    "project_messages",
+    "prune_idempotency_keys",
+    "query_sessions",
+    "session_exists",
+}
+
+
+@pytest.mark.django_db
+class TestOwnedStore:
+    def calls(self):
+        return {name for name in dir(SessionStore) if not name.startswith("_")}
+
+    def test_every_call_is_known_here(self):
+        """A new call of the store must be proven not to reach another owner's session."""
+        assert self.calls() == set(OWNED_STORE_CALLS) | NOT_ABOUT_ONE_SESSION
+
+    @pytest.mark.parametrize("name", sorted(OWNED_STORE_CALLS))
+    def test_a_foreign_session_is_unknown(self, name, session, store, stranger):
+        fill(store, session)
+        arguments = OWNED_STORE_CALLS[name]
+        if name.startswith("save_state"):
+            arguments = (store.load_state(session),)
+        options = {"limit": 1} if name == "get_event_texts" else {}
+        before = store.load_state(session)
+        with pytest.raises(SessionNotFound):
+            getattr(SessionStore(owned_by=stranger), name)(session, *arguments, **options)
+        assert store.load_state(session) == before
+
+    def test_calls_about_many_sessions(self, session, store, stranger):
+        from datetime import timedelta
+
+        fill(store, session)
+        theirs = SessionStore(owned_by=stranger)
+        assert not theirs.session_exists(session)
+        theirs.delete_session(session)
+        assert theirs.cleanup_orphaned_staging(older_than=timedelta(0)) == 0
+        assert theirs.list_sessions().items == []
+        assert list(theirs.query_sessions()) == []
+        with pytest.raises(SessionNotFound):
+            theirs.attach(session)
+        with pytest.raises(SessionNotFound):
+            theirs.create_session("child", agent_type="a", parent_session_id=session)
+        with pytest.raises(ValueError, match="own owner"):
+            theirs.create_session("other", agent_type="a", owner=store.load_state(session).owner_id)
+        assert theirs.create_session("own", agent_type="a").owner_id == stranger.pk
+        assert store.has_staged_changes(session)
+
+    def test_nobody_is_no_owner(self):
+        with pytest.raises(ValueError, match="owner"):
+            SessionStore(owned_by=None)
+        with pytest.raises(ValueError, match="not the key"):
+            SessionStore(owned_by=AnonymousUser())
+
+
+def test_every_body_is_json():
+    json.dumps(list(BODIES.values()))
