@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, Literal, overload
 
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS
@@ -25,14 +25,19 @@ class AsyncSessionStore:
     def using(self) -> str:
         return self._store.using
 
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: Literal[False] = False
+    ) -> AsyncTail[EventRecord]: ...
+
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: bool
+    ) -> AsyncTail[EventRecord | Fragment]: ...
+
     def subscribe(
         self, session_id: str, *, after: int | None = None, fragments: bool = False
-    ) -> AsyncTail[EventRecord | Fragment]:
-        """`SessionStore.subscribe` as an async iterator: `async for event in store.subscribe(id)`.
-
-        Needs a running event loop. It may be awaited before it is iterated, and then an unknown session
-        is reported there instead of by the first step.
-        """
+    ) -> AsyncTail[Any]:
         log = self._store._log(session_id)
         return AsyncTail(
             log,
@@ -40,6 +45,8 @@ class AsyncSessionStore:
             after=inputs.optional_integer(after, "after"),
             fragments=fragments,
         )
+
+    subscribe.__doc__ = SessionStore.subscribe.__doc__
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache, partial
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from django.db import InterfaceError, OperationalError, connections
 
@@ -29,13 +29,22 @@ _PATIENCE = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 class Subscriptions(StoreBase):
     """Subscriptions."""
 
+    @overload
     def subscribe(
-        self, session_id: str, *, after: int | None = None, fragments: bool = False
-    ) -> "Tail[EventRecord | Fragment]":
+        self, session_id: str, *, after: int | None = None, fragments: Literal[False] = False
+    ) -> Tail[EventRecord]: ...
+
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: bool
+    ) -> Tail[EventRecord | Fragment]: ...
+
+    def subscribe(self, session_id: str, *, after: int | None = None, fragments: bool = False) -> Tail[Any]:
         """Everything after `after`, then live: each event once, in order, whoever writes it.
 
-        Without `after` it starts at the head as of this call. It ends when the session is deleted or
-        `close()` is called. With `fragments`, what is published while it waits comes in between.
+        An iterator; on the async store an async iterator, which may be awaited first to make sure that the
+        session is there. Without `after` it starts at the head as of this call. It ends when the session is
+        deleted or it is closed. With `fragments`, what is published while it waits comes in between.
         """
         log = self._log(session_id)
         return Tail(

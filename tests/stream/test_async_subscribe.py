@@ -122,7 +122,7 @@ def test_a_timed_out_or_cancelled_step_loses_nothing(astore: AsyncSessionStore, 
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(tail), 0.001 * (n % 4))
             await astore.emit_event("s", "ticked", n)
-            step = asyncio.create_task(anext(tail))  # type: ignore[arg-type]
+            step = asyncio.create_task(anext(tail))
             await asyncio.sleep(0.0005 * (n % 4))
             if step.cancel():
                 with pytest.raises(asyncio.CancelledError):
