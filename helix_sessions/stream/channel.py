@@ -5,6 +5,7 @@ been nothing for a while. It sends NOTIFY after the commit and outside any writi
 takes a lock that all committing notifiers of a server share. It listens while somebody here watches.
 """
 
+import atexit
 import logging
 import os
 import selectors
@@ -41,6 +42,8 @@ _SHARE = 10
 took, within these bounds. What comes in between goes in one statement, so the busier, the cheaper."""
 _IDLE = 2.0
 """Seconds without anything to do until the connection is given up."""
+_FAREWELL = 1.0
+"""Seconds a process that ends waits until its last announcements are sent."""
 _SILENCE = 30.0
 """Seconds of silence after which a listening connection is tried."""
 _RETRY = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -70,11 +73,14 @@ class Channel:
         """Whether pokes of other processes arrive at this moment."""
         self._hub = hub
         self._is_postgresql = connections[alias].vendor == "postgresql"
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._bell: _Bell | None = None
         self._sessions: dict[str, None] = {}
         self._fragments: deque[str] = deque()
+        self._all_sent = threading.Event()
+        self._all_sent.set()
 
     def announce(self, session_id: str) -> None:
         """Poke the session's readers in other processes, soon."""
@@ -120,7 +126,11 @@ class Channel:
         return self._has_something_to_send or self._wants_to_listen
 
     def _ring(self) -> None:
+        if self._has_something_to_send:
+            self._all_sent.clear()
         if self._thread is None or self._bell is None:
+            atexit.unregister(self._finish)
+            atexit.register(self._finish)
             self._bell = _Bell()
             self._thread = threading.Thread(
                 target=self._run, args=[self._bell], name=f"{CHANNEL}-{self.alias}", daemon=True
@@ -128,6 +138,11 @@ class Channel:
             self._thread.start()
         else:
             self._bell.ring()
+
+    def _finish(self) -> None:
+        """Before the process ends: what it committed last is still announced."""
+        if os.getpid() == self._process:  # a forked child has no thread that would send
+            self._all_sent.wait(_FAREWELL)
 
     def _run(self, bell: "_Bell") -> None:
         failures = 0
@@ -163,7 +178,7 @@ class Channel:
                 self._listen_if_wanted(connection)
                 now = monotonic()
                 if self._has_something_to_send and now >= next_send:
-                    _notify(connection, self._take())
+                    self._send(connection)
                     took = monotonic() - now
                     now += took
                     next_send = now + min(max(_GAP, took * _SHARE), _LONGEST_GAP)
@@ -193,12 +208,20 @@ class Channel:
             self.listening = True
             self._hub.poke_all(self.alias)
 
-    def _take(self) -> list[str]:
+    def _send(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         with self._lock:
-            payloads = [*self._fragments, *self._sessions]
+            fragments, sessions = list(self._fragments), self._sessions
             self._fragments.clear()
-            self._sessions.clear()
-        return payloads
+            self._sessions = {}
+        try:
+            _notify(connection, [*fragments, *sessions])
+        except BaseException:
+            with self._lock:
+                self._sessions |= sessions
+            raise
+        with self._lock:
+            if not self._has_something_to_send:
+                self._all_sent.set()
 
     def _receive(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         connection.pgconn.consume_input()
