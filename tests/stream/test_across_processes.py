@@ -149,7 +149,7 @@ class TestChannel:
         with store.subscribe("s") as tail:
             wait_until(listening)
             workers = start(emit, 2, 150)
-            seen = []
+            seen: list[Any] = []
             for kill_at in (20, 120, 220, 300):
                 while len(seen) < kill_at:
                     seen.append(next(tail))

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -139,7 +140,7 @@ def test_fragments_are_shown_until_their_message_comes(store: SessionStore) -> N
         work(lambda: store.emit_event("s", "warm_up"))
         wait_for(page, 2)
         for piece in ("Hel", "lo <b>"):
-            work(lambda piece=piece: store.publish_fragment("s", {"text": piece}))
+            work(partial(store.publish_fragment, "s", {"text": piece}))
         page.wait_for_function("document.querySelector('#live').textContent === 'Hello <b>'")
         work(lambda: store.append_messages("s", [{"role": "assistant", "content": "Hello <b>"}]))
         wait_for(page, 3)
