@@ -25,6 +25,31 @@ class Conf:
     PORTABLE_WRITES: bool = False
     """Flush a write table by table on PostgreSQL too, instead of in one statement."""
 
+    STREAM_NOTIFY: bool = True
+    """Wake the readers in other processes by NOTIFY on PostgreSQL. Without it they poll."""
+
+    STREAM_POLL_SECONDS: float = 1.0
+    """How long a live reader waits before it looks by itself, where no wake-ups of other processes arrive:
+    on SQLite, behind a transaction-pooling proxy, and while the listening connection is down."""
+
+    STREAM_SAFETY_POLL_SECONDS: float = 15.0
+    """The same where wake-ups arrive."""
+
+    STREAM_HEARTBEAT_SECONDS: float = 15.0
+    """How long an HTTP stream is silent before it sends a comment to keep proxies from closing it."""
+
+    STREAM_RECHECK_SECONDS: float = 30.0
+    """How often an open HTTP stream checks that its user may still read the session."""
+
+    STREAM_RETRY_SECONDS: float = 2.0
+    """How long a browser waits before it connects again."""
+
+    STREAM_WAIT_SECONDS: float = 25.0
+    """The longest a long poll is held."""
+
+    STREAMS_PER_USER: int = 20
+    """How many HTTP streams one user may have open in one process."""
+
     API_DATABASE: str = "default"
     """The database alias whose sessions the HTTP API serves."""
 

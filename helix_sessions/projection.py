@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from helix_sessions.transcripts import calls_in
-from helix_sessions.types import EventRecord, ProjectedMessage
+from helix_sessions.types import DanglingCall, EventRecord, ProjectedMessage
 
 _MESSAGES = {
     "user_message": "user",
@@ -32,8 +32,9 @@ def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]:
 
     The content of a tool event is its arguments, result or error; failing these, all its data but the call
     id. A call has one result: where the transcript has a tool message for it, that is what the model saw, and
-    the `tool_responded` or `tool_error` of the same call is left out. Truncated messages are left out, and
-    with an assistant message the events of the tools it called. Compaction changes nothing.
+    the `tool_responded` or `tool_error` of the same call is left out. A call that has no result in the range
+    is `dangling`. Truncated messages are left out, and with an assistant message the events of the tools it
+    called. Compaction changes nothing, and the message that a compaction made is not part of the history.
     """
     standing: list[EventRecord] = []
     for event in events:
@@ -41,11 +42,21 @@ def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]:
             standing.append(event)
         elif event.type == "messages_truncated":
             standing = _truncate(_one_result_per_call(standing), _data(event).get("removed"))
-    return [_project(event) for event in _one_result_per_call(standing)]
+    shown = [event for event in _one_result_per_call(standing) if _data(event).get("kind") != "compaction"]
+    dangling = _dangling(shown)
+    return [_project(event, DanglingCall if event.seq in dangling else ProjectedMessage) for event in shown]
 
 
-def _project(event: EventRecord) -> ProjectedMessage:
-    return ProjectedMessage(
+def _dangling(events: list[EventRecord]) -> set[int]:
+    """The calls that nothing answers: the numbers of their events."""
+    keys = _call_keys(events)
+    paired = list(zip(events, keys, strict=True))
+    answered = {key for event, key in paired if key is not None and _ROLES[event.type] == "tool"}
+    return {event.seq for event, key in paired if event.type == "tool_called" and key not in answered}
+
+
+def _project(event: EventRecord, kind: type[ProjectedMessage]) -> ProjectedMessage:
+    return kind(
         role=_ROLES[event.type],
         content=_content(event),
         tool_call_id=_call_id(event),
@@ -55,14 +66,18 @@ def _project(event: EventRecord) -> ProjectedMessage:
 
 
 def _content(event: EventRecord) -> Any:
-    data = _data(event)
     if event.type in _MESSAGES:
-        return data.get("content")
-    for key in _CONTENT_KEYS[event.type]:
+        return _data(event).get("content")
+    return tool_content(event.type, event.data)
+
+
+def tool_content(kind: str, data: Any) -> Any:
+    """What a tool event of a type has to say: arguments, result or error; failing these, its data."""
+    if not isinstance(data, dict):
+        return data
+    for key in _CONTENT_KEYS[kind]:
         if key in data:
             return data[key]
-    if not isinstance(event.data, dict):
-        return event.data
     return {key: value for key, value in data.items() if key != "tool_call_id"}
 
 

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from helix_sessions.exceptions import InvalidInput
 
@@ -306,6 +306,25 @@ class EventRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """Something for whoever reads along at this moment: a piece of text, progress. It is never stored."""
+
+    session_id: str
+    data: JSON
+    after_seq: int
+    """The number of the session's last event when it was published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """What a recovery left behind."""
+
+    prior_head: int
+    """The number of the last event before it."""
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptRequest:
     """Somebody asked the session to stop."""
 
@@ -389,11 +408,30 @@ class Resumption:
 class ProjectedMessage:
     """An event seen as a line of classic message history."""
 
+    dangling: ClassVar[bool] = False
+    """Whether this is a tool call without a result in the range."""
+
     role: str
     content: JSON
     tool_call_id: str | None
     seq: int
     created_at: datetime
+
+
+class DanglingCall(ProjectedMessage):
+    """A tool call that has no result in the range. It equals the plain message; only `dangling` differs."""
+
+    __slots__ = ()
+    dangling: ClassVar[bool] = True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProjectedMessage):
+            return NotImplemented
+        return [getattr(self, each.name) for each in fields(self)] == [
+            getattr(other, each.name) for each in fields(other)
+        ]
+
+    __hash__ = ProjectedMessage.__hash__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
 
 from project.views import HAS_API, document, home
+from project.watch import sessions, watch
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
@@ -14,6 +15,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
 if HAS_API:
     urlpatterns += [
         path("api/", include("helix_sessions.api.urls")),
+        path("watch/", sessions, name="sessions"),
+        path("watch/<helix_id:session_id>/", watch, name="watch"),
         path("schema/", SpectacularAPIView.as_view(), name="schema"),
         path("schema/swagger/", SpectacularSwaggerView.as_view(), name="swagger"),
         path("schema/redoc/", SpectacularRedocView.as_view(template_name="redoc.html"), name="redoc"),

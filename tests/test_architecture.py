@@ -22,18 +22,19 @@ MAY_KNOW = {
     "documents": ("conf", "exceptions"),
     "transcripts": (),
     "projection": ("transcripts", "types"),
+    "recovery": ("projection", "transcripts"),
     "writes": ("exceptions",),
     "models": ("documents", "types"),
     "checks": ("conf", "models"),
     "apps": ("checks",),
     "store": (
-        *("conf", "documents", "exceptions", "models", "projection"),
+        *("conf", "documents", "exceptions", "models", "projection", "recovery"),
         *("signals", "stream", "transcripts", "types", "writes"),
     ),
 }
 """What each room may import of the others. Doors and drivers may know all but each other's insides."""
 
-WITHOUT_DJANGO = ("writes", "projection", "transcripts", "exceptions", "types")
+WITHOUT_DJANGO = ("writes", "projection", "recovery", "transcripts", "exceptions", "types")
 
 
 def room(path: Path) -> str:

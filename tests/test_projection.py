@@ -173,5 +173,35 @@ def test_a_truncation_that_says_nothing_removes_nothing(data: Any) -> None:
     assert lines(user("a"), ("messages_truncated", data)) == [("user", "a")]
 
 
+def test_calls_without_a_result_are_marked() -> None:
+    events = log(
+        tool("called", "c1"),
+        tool("responded", "c1", result=1),
+        tool("called", "c2"),
+        tool_message("c2", "seen"),
+        tool("called", "c3"),
+        tool("called", "c1"),
+        tool("error", "c4", error="of a call before the range"),
+    )
+    history = project_messages(events)
+
+    assert [(message.tool_call_id, message.seq) for message in history if message.dangling] == [
+        ("c3", 5),
+        ("c1", 6),
+    ]
+    assert history[4] == ProjectedMessage(
+        role="tool_call", content={}, tool_call_id="c3", seq=5, created_at=NOW
+    )
+
+
+def test_the_message_of_a_compaction_is_no_part_of_the_history() -> None:
+    summary = ("user_message", {"role": "user", "kind": "compaction", "content": "in short"})
+
+    assert lines(user("a"), ("compacted", {"from_seq": 1, "to_seq": 1}), summary, user("b")) == [
+        ("user", "a"),
+        ("user", "b"),
+    ]
+
+
 def test_any_iterable_will_do_and_nothing_gives_nothing() -> None:
     assert project_messages(iter(())) == []

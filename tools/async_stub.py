@@ -10,11 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import TypeAlias
 
 STUB = Path(__file__).resolve().parent.parent / "helix_sessions" / "store" / "aio.pyi"
 HEADER = """\"\"\"Made by `python -m tools.async_stub` from the signatures of `SessionStore`.\"\"\"
 
 """
+Method: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
 CLASS = """class AsyncSessionStore:
     def __init__(self, using: str = ..., *, owned_by: Any = ...) -> None: ...
 """
@@ -36,38 +39,45 @@ def stub() -> str:
         module = sys.modules[module_name]
         tree = ast.parse(inspect.getsource(module))
         known = _importable(module, tree)
-        for method in _public_methods(tree, class_name):
-            if method.name not in methods:
-                made_async = module is not aio and isinstance(method, ast.FunctionDef)
-                methods[method.name] = _declaration(method, made_async=made_async)
-                imports.update(known[name] for name in _names(method) if name in known)
+        for name, declared in _public_methods(tree, class_name).items():
+            if name not in methods:
+                methods[name] = "\n".join(
+                    _declaration(each, made_async=module is not aio) for each in declared
+                )
+                used = set().union(*map(_names, declared))
+                imports.update(known[name] for name in used if name in known)
     body = "\n".join(f"    {line}" for text in methods.values() for line in text.splitlines())
     return _formatted(HEADER + "\n".join(sorted(imports)) + "\n\n" + CLASS + body + "\n")
 
 
-def _public_methods(tree: ast.Module, class_name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [
-        member
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and node.name == class_name
-        for member in node.body
-        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and not member.name.startswith("_")
-    ]
+def _public_methods(tree: ast.Module, class_name: str) -> dict[str, list[Method]]:
+    """Each method's definition, or its overloads."""
+    found: dict[str, list[Method]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            for member in node.body:
+                if isinstance(member, Method) and not member.name.startswith("_"):
+                    found.setdefault(member.name, []).append(member)
+    return {name: [each for each in some if _is_overload(each)] or some[:1] for name, some in found.items()}
 
 
-def _names(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names a method's annotations use."""
+def _is_overload(method: Method) -> bool:
+    return any(ast.unparse(decorator) == "overload" for decorator in method.decorator_list)
+
+
+def _names(method: Method) -> set[str]:
+    """The names a method's annotations and decorators use."""
     annotations = [node.annotation for node in ast.walk(method.args) if isinstance(node, ast.arg)]
     return {
         node.id
-        for annotation in (*annotations, method.returns)
+        for annotation in (*annotations, method.returns, *method.decorator_list)
         if annotation is not None
         for node in ast.walk(annotation)
         if isinstance(node, ast.Name)
     }
 
 
-def _declaration(method: ast.FunctionDef | ast.AsyncFunctionDef, *, made_async: bool) -> str:
+def _declaration(method: Method, *, made_async: bool) -> str:
     arguments = method.args
     arguments.defaults = [ast.Constant(...) for _ in arguments.defaults]
     arguments.kw_defaults = [default and ast.Constant(...) for default in arguments.kw_defaults]

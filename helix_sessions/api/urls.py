@@ -15,6 +15,7 @@ from helix_sessions.api.views import (
     sessions,
     staging,
     states,
+    stream,
     sub_sessions,
 )
 from helix_sessions.api.views.base import View
@@ -69,3 +70,5 @@ urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="roo
 for _route, _view, _name in ROUTES:
     urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
     urlpatterns.append(path(_route, _view.as_view(schema=None)))
+urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))
+urlpatterns.append(path(f"{_SESSION}/events/stream", stream.event_stream))

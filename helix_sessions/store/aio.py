@@ -2,14 +2,17 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import wraps
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Literal, overload
 
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS
 
+from helix_sessions.store import inputs
 from helix_sessions.store.session_store import SessionStore
-from helix_sessions.types import UNSET
+from helix_sessions.store.subscriptions import event_or_fragment
+from helix_sessions.stream.feeds import AsyncTail
+from helix_sessions.types import UNSET, EventRecord, Fragment
 
 
 class AsyncSessionStore:
@@ -21,6 +24,29 @@ class AsyncSessionStore:
     @property
     def using(self) -> str:
         return self._store.using
+
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: Literal[False] = False
+    ) -> AsyncTail[EventRecord]: ...
+
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: bool
+    ) -> AsyncTail[EventRecord | Fragment]: ...
+
+    def subscribe(
+        self, session_id: str, *, after: int | None = None, fragments: bool = False
+    ) -> AsyncTail[Any]:
+        log = self._store._log(session_id)
+        return AsyncTail(
+            log,
+            partial(event_or_fragment, log.key[1]),
+            after=inputs.optional_integer(after, "after"),
+            fragments=fragments,
+        )
+
+    subscribe.__doc__ = SessionStore.subscribe.__doc__
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, overload
 
 from helix_sessions.models.runs import RunQuerySet
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store.checkpoints import MetaLike
+from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.types import (
     JSON,
     Answer,
@@ -18,6 +19,7 @@ from helix_sessions.types import (
     CommitResult,
     EventRecord,
     EventTexts,
+    Fragment,
     InterruptRequest,
     Message,
     MessagePage,
@@ -36,6 +38,7 @@ from helix_sessions.types import (
     SubSessionRef,
     Turn,
     Unset,
+    Wake,
 )
 from helix_sessions.types import Messages as MessageList
 
@@ -43,8 +46,15 @@ class AsyncSessionStore:
     def __init__(self, using: str = ..., *, owned_by: Any = ...) -> None: ...
     @property
     def using(self) -> str: ...
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = ..., fragments: Literal[False] = ...
+    ) -> AsyncTail[EventRecord]: ...
+    @overload
+    def subscribe(
+        self, session_id: str, *, after: int | None = ..., fragments: bool
+    ) -> AsyncTail[EventRecord | Fragment]: ...
     async def attach(self, session_id: str, *, agent_type: str = ...) -> int: ...
-    async def detach(self, session_id: str) -> None: ...
     async def emit_event(
         self,
         session_id: str,
@@ -125,6 +135,9 @@ class AsyncSessionStore:
     async def patch_metadata(
         self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = ...
     ) -> int: ...
+    async def detach(self, session_id: str) -> None: ...
+    async def publish_fragment(self, session_id: str, data: JSON) -> None: ...
+    async def wake(self, session_id: str) -> Wake: ...
     async def load_state(self, session_id: str) -> SessionState: ...
     async def save_state(
         self, session_id: str, state: SessionState, *, expected_version: int | None = ...

@@ -37,10 +37,6 @@ class Events(Sessions):
             except SessionExists:
                 continue
 
-    def detach(self, session_id: str) -> None:
-        """Let go of what this process holds for a session. The store holds nothing; events stay."""
-        self._read(session_id, ("session_id",))
-
     def emit_event(
         self,
         session_id: str,
@@ -191,6 +187,11 @@ def record(session_id: str, row: Sequence[Any]) -> EventRecord:
         run_id=run_id,
         created_at=aware(created_at),
     )
+
+
+def event_text(session_id: str, row: Sequence[Any]) -> str:
+    """The event of a row as JSON, its data as they are stored."""
+    return _text(f'{{"session_id":{documents.write(session_id)},"seq":', row)
 
 
 def _text(beginning: str, row: Sequence[Any]) -> str:

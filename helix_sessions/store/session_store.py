@@ -13,12 +13,16 @@ from helix_sessions.store.states import States
 from helix_sessions.store.statuses import Statuses
 from helix_sessions.store.sub_sessions import SubSessions
 from helix_sessions.store.submissions import Submissions
+from helix_sessions.store.subscriptions import Subscriptions
 from helix_sessions.store.suspensions import Suspensions
 from helix_sessions.store.turns import Turns
+from helix_sessions.store.wakes import Wakes
 
 
 class SessionStore(
     Events,
+    Subscriptions,
+    Wakes,
     States,
     Statuses,
     Commits,

@@ -38,6 +38,7 @@ from helix_sessions.store.unit import (
     lock_row,
     locking_transaction,
 )
+from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import (
     JSON,
     MODES,
@@ -180,6 +181,7 @@ class Sessions(StoreBase):
                 below = _children(self.using, present)
                 for key in sorted(present):
                     _remove(connection, key)
+                    wake_after_commit(connection, key, None)
                 level = below - seen
 
     def _locked(

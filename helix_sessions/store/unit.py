@@ -29,6 +29,7 @@ from helix_sessions.store import flush, known_rows, open_calls
 from helix_sessions.store.database import errors_translated, execute, fetch, transaction_on
 from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
+from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import UNSET, Unset
 
 DOCUMENT_COLUMNS = (
@@ -50,6 +51,8 @@ UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
 
 ALL_COLUMNS = table(Session).columns
 LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
+
+_SEQ = table(Event).columns.index("seq")
 
 T = TypeVar("T")
 
@@ -233,10 +236,18 @@ class Work:
             return None
         if self.new:
             self._insert_session()
+        xmin: str | None = None
         if self.connection.vendor == "postgresql" and not conf.PORTABLE_WRITES:
-            return flush.in_one_statement(self)
-        flush.table_by_table(self)
-        return None
+            xmin = flush.in_one_statement(self)
+        else:
+            flush.table_by_table(self)
+        self.wake_readers()
+        return xmin
+
+    def wake_readers(self) -> None:
+        """Tell those who read along, once the transaction has committed."""
+        if Event in self.inserts:
+            wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
 
     def settle(self) -> bool:
         """Give the write its version and its time; whether there is anything to write."""
@@ -400,6 +411,7 @@ def _decide_unlocked(
     if xmin is None:
         return None
     known_rows.remember(connection, work.session.session_id, work.as_known(xmin))
+    work.wake_readers()
     return work, outcome
 
 

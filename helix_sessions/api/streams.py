@@ -1,0 +1,238 @@
+"""What one reader of an event stream gets: which events, in which form, and until when."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpResponse
+
+from helix_sessions.api.responses import JSON_TYPE
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.store.events import event_text
+from helix_sessions.store.subscriptions import SessionLog
+from helix_sessions.stream import sse
+from helix_sessions.stream.feeds import AsyncTail
+from helix_sessions.stream.followers import Entry, Item
+from helix_sessions.stream.slots import Slot
+from helix_sessions.stream.tails import Tail
+from helix_sessions.stream.threads import release_request_thread
+
+logger = logging.getLogger("helix_sessions.stream")
+
+_RETRY_AFTER_POLL = 0.1
+"""A reader of long polls comes back at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a reader asked for and may have."""
+
+    session_id: str
+    after: int
+    types: frozenset[str] | None
+    run_id: str | None
+    until: int | None
+    """The last event of the run, if it is over."""
+    named: bool
+    as_json: bool
+    wait: float | None
+    """Seconds of a long poll; None is a stream."""
+    slot: Slot = field(repr=False)
+
+    @property
+    def log(self) -> SessionLog:
+        return SessionLog(conf.API_DATABASE, self.session_id)
+
+
+@dataclass
+class Selection:
+    """The items of a reader, as they come."""
+
+    request: Request
+    seen: int
+    """The last event that was looked at."""
+    sent: int
+    """The place the reader would come back to."""
+    is_over: bool = False
+    """Whether the run it was about has ended."""
+
+    @classmethod
+    def of(cls, request: Request) -> "Selection":
+        return cls(request, request.after, request.after)
+
+    def texts(self, items: Iterable[Item]) -> list[str]:
+        return [self._text(entry) for entry in self._wanted(items) if isinstance(entry, Entry)]
+
+    def frames(self, items: Iterable[Item]) -> bytes:
+        found = []
+        for item in self._wanted(items):
+            if isinstance(item, Entry):
+                found.append(self._frame(item))
+                self.sent = item.seq
+            else:
+                found.append(sse.fragment(item))
+        return b"".join(found)
+
+    def heartbeat(self) -> bytes:
+        """A comment; past events that were not wanted, the new place as well."""
+        if self.seen == self.sent:
+            return sse.HEARTBEAT
+        self.sent = self.seen
+        return sse.HEARTBEAT + sse.place(self.seen)
+
+    def _frame(self, entry: Entry) -> bytes:
+        if entry.frame is None:
+            entry.frame = sse.numbered(entry.seq, self._text(entry))
+        return sse.named(entry.row[1], entry.frame) if self.request.named else entry.frame
+
+    def _text(self, entry: Entry) -> str:
+        return event_text(self.request.session_id, entry.row)
+
+    def _wanted(self, items: Iterable[Item]) -> Iterable[Item]:
+        request = self.request
+        for item in items:
+            if self.is_over:
+                return
+            if not isinstance(item, Entry):
+                yield item
+                continue
+            self.seen = item.seq
+            if request.types is None or item.row[1] in request.types:
+                yield item
+            self.is_over = self._ends_with(item)
+
+    def _ends_with(self, entry: Entry) -> bool:
+        if self.request.until is not None:
+            return entry.seq >= self.request.until
+        ends_a_run = self.request.run_id is not None and entry.row[1] == "run_finished"
+        return ends_a_run and entry.row[4] == self.request.run_id
+
+
+class EventStream:
+    """The frames of a stream, for as long as the session is there and its reader may see it."""
+
+    def __init__(self, request: Request, may_go_on: Callable[[], Awaitable[bool]]) -> None:
+        self._request = request
+        self._may_go_on = may_go_on
+        self._loop = asyncio.get_running_loop()
+        self._tail: AsyncTail[Item] | None = None
+
+    def close(self) -> None:
+        """Give everything back. The response calls this from another thread, streamed or not."""
+        self._request.slot.release()
+        if self._tail is not None:
+            self._loop.call_soon_threadsafe(self._tail.close)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        release_request_thread()
+        request = self._request
+        self._tail = AsyncTail(request.log, _same, after=request.after, fragments=True, detachable=False)
+        try:
+            async for frames in self._frames(self._tail, Selection.of(request)):
+                yield frames
+        except SessionNotFound:
+            yield sse.closed("session_deleted")
+        except (OperationalError, InterfaceError) as error:
+            # The reader comes back by itself, with its place.
+            logger.warning("A stream was ended because the database was away (%s).", type(error).__name__)
+        finally:
+            self._tail.close()
+            request.slot.release()
+
+    async def _frames(self, tail: AsyncTail[Item], selection: Selection) -> AsyncIterator[bytes]:
+        yield sse.retry(conf.STREAM_RETRY_SECONDS)
+        check_at, silent_since = monotonic() + conf.STREAM_RECHECK_SECONDS, monotonic()
+        while not selection.is_over:
+            heartbeat_at = silent_since + conf.STREAM_HEARTBEAT_SECONDS
+            items = await tail.some(max(0.0, min(heartbeat_at, check_at) - monotonic()))
+            if items is None:
+                yield sse.closed("session_deleted")
+                return
+            frames, now = selection.frames(items), monotonic()
+            if not frames and now >= heartbeat_at:
+                frames = selection.heartbeat()
+            if frames:
+                yield frames
+                silent_since = now
+            if now >= check_at:
+                if not await self._may_go_on():
+                    yield sse.closed("access_lost")
+                    return
+                check_at = monotonic() + conf.STREAM_RECHECK_SECONDS
+        yield sse.closed("run_ended")
+
+
+async def long_poll(request: Request) -> HttpResponse:
+    """What there is, or the first thing that comes within the wait."""
+    release_request_thread()
+    tail = AsyncTail(request.log, _same, after=request.after, detachable=False)
+    try:
+        answer = _Answer(request)
+        with suppress(SessionNotFound):
+            while answer.remaining is not None:
+                answer.add(await tail.some(answer.remaining))
+        return answer.response()
+    finally:
+        tail.close()
+        request.slot.release()
+
+
+def long_poll_in_thread(request: Request) -> HttpResponse:
+    """`long_poll` where there is no event loop."""
+    try:
+        answer = _Answer(request)
+        with suppress(SessionNotFound), Tail(request.log, _same, after=request.after) as tail:
+            while answer.remaining is not None:
+                answer.add(tail.some(answer.remaining))
+        return answer.response()
+    finally:
+        request.slot.release()
+
+
+class _Answer:
+    """A long poll's answer as it comes together."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._selection = Selection.of(request)
+        self._deadline = monotonic() + (request.wait or 0.0)
+        self._found: list[Any] = []
+        self._is_deleted = False
+        self.remaining: float | None = request.wait or 0.0
+        """Seconds to go on for; None when the answer is complete."""
+
+    def add(self, items: list[Item] | None) -> None:
+        if items is None:
+            self._is_deleted = True
+        elif self._request.as_json:
+            self._found += self._selection.texts(items)
+        else:
+            self._found += [frames] if (frames := self._selection.frames(items)) else []
+        now = monotonic()
+        done = self._found or self._is_deleted or self._selection.is_over or now >= self._deadline
+        self.remaining = None if done else self._deadline - now
+
+    def response(self) -> HttpResponse:
+        if self._request.as_json:
+            after, items = self._selection.seen, ",".join(self._found)
+            text = f'{{"items":[{items}],"after":{after},"closed":{str(self._closed is not None).lower()}}}'
+            return HttpResponse(text.encode(), content_type=JSON_TYPE, headers={"Cache-Control": "no-store"})
+        last = sse.closed(self._closed) if self._closed else self._selection.heartbeat()
+        body = b"".join([sse.retry(_RETRY_AFTER_POLL), *self._found, last])
+        return HttpResponse(body, content_type=sse.CONTENT_TYPE, headers=sse.HEADERS)
+
+    @property
+    def _closed(self) -> str | None:
+        if self._selection.is_over:
+            return "run_ended"
+        return "session_deleted" if self._is_deleted or self.remaining is not None else None
+
+
+def _same(item: Item) -> Item:
+    return item

@@ -1,0 +1,159 @@
+"""The event log as it grows: server-sent events where there is an event loop, a long poll elsewhere."""
+
+import asyncio
+import copy
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from rest_framework.exceptions import Throttled, ValidationError
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+
+from helix_sessions.api import streams
+from helix_sessions.api.serializers.streams import StreamQuery
+from helix_sessions.api.views.base import View
+from helix_sessions.conf import conf
+from helix_sessions.store.inputs import MAX_INTEGER
+from helix_sessions.stream import slots, sse
+from helix_sessions.stream.readers import Readers
+
+_checkers = Readers()
+"""Look again whether readers may go on, away from the threads that read for them."""
+
+
+class _EventStreamRenderer(BaseRenderer):
+    """Lets browsers ask for a stream; what is streamed is not rendered by it."""
+
+    media_type = sse.CONTENT_TYPE
+    format = "sse"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b""
+
+
+class Admitted(HttpResponse):
+    """Says that a reader may have what it asked for. It is never sent."""
+
+    def __init__(self, request: streams.Request | None = None) -> None:
+        super().__init__()
+        self.request = request
+
+
+class StreamView(View):
+    """The part of a stream that is like any request: who asks, for what, from where."""
+
+    http_method_names = ["get", "head", "options"]
+    renderer_classes = [_EventStreamRenderer, JSONRenderer]
+    again = False
+    """Whether an open stream is checked: nothing is counted."""
+
+    def get_throttles(self) -> list[Any]:
+        return [] if self.again else super().get_throttles()
+
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Follow the log from a place on."""
+        if self.again:
+            self.store.get_session_head(session_id)
+            return Admitted()
+        wanted = self.query(StreamQuery)
+        after = _last_event_id(request, wanted.get("after"))
+        until, run_id = None, wanted.get("run")
+        if run_id is not None:
+            run = self.store.get_run(session_id, run_id)
+            until = run.end_sequence
+            after = run.start_sequence if after is None else max(after, run.start_sequence)
+            if until is not None and after >= until:
+                return HttpResponse(status=204)  # tells a browser not to come back
+        head = self.store.get_session_head(session_id)
+        if request.method == "HEAD":
+            return HttpResponse(content_type=sse.CONTENT_TYPE, headers=sse.HEADERS)
+        slot = slots.take(request.user.pk, conf.STREAMS_PER_USER)
+        if slot is None:
+            raise TooManyStreams
+        as_json = isinstance(request.accepted_renderer, JSONRenderer)
+        return Admitted(
+            streams.Request(
+                session_id=session_id,
+                after=head.head_seq if after is None else after,
+                types=frozenset(wanted["types"]) if "types" in wanted else None,
+                run_id=run_id,
+                until=until,
+                named=wanted["named"],
+                as_json=as_json,
+                wait=_wait(request, wanted.get("wait"), as_json),
+                slot=slot,
+            )
+        )
+
+
+class TooManyStreams(Throttled):
+    default_detail = "This user has too many streams open."
+    default_code = "too_many_streams"
+
+    def __init__(self) -> None:
+        super().__init__(wait=conf.STREAM_RETRY_SECONDS)
+
+
+def _last_event_id(request: Request, after: int | None) -> int | None:
+    """A reader that comes back says where it was; that goes before where it once began."""
+    given = request.headers.get("Last-Event-ID", "").strip()
+    if not given:
+        return after
+    if not (given.isascii() and given.isdigit() and int(given) <= MAX_INTEGER):
+        raise ValidationError({"Last-Event-ID": ["This is not the number of an event."]})
+    return int(given)
+
+
+def _wait(request: Request, seconds: float | None, as_json: bool) -> float | None:
+    if seconds is None and not as_json and isinstance(request._request, ASGIRequest):
+        return None
+    return conf.STREAM_WAIT_SECONDS if seconds is None else min(seconds, conf.STREAM_WAIT_SECONDS)
+
+
+_admit = StreamView.as_view()
+_admit_again = StreamView.as_view(again=True)
+
+
+async def event_stream(request: HttpRequest, session_id: str) -> HttpResponseBase:
+    """Server-sent events; a long poll under WSGI, with `?wait=`, and for who accepts only JSON."""
+    answer = await sync_to_async(_admit)(request, session_id=session_id)
+    if not isinstance(answer, Admitted) or answer.request is None:
+        return answer
+    if not isinstance(request, ASGIRequest):
+        return await sync_to_async(streams.long_poll_in_thread)(answer.request)
+    if answer.request.wait is not None:
+        return await streams.long_poll(answer.request)
+
+    async def may_go_on() -> bool:
+        return await asyncio.wrap_future(_checkers.submit(lambda: _is_admitted(request, session_id)))
+
+    return StreamingHttpResponse(
+        streams.EventStream(answer.request, may_go_on), content_type=sse.CONTENT_TYPE, headers=sse.HEADERS
+    )
+
+
+def _is_admitted(request: HttpRequest, session_id: str) -> bool:
+    return isinstance(_admit_again(_afresh(request), session_id=session_id), Admitted)
+
+
+def _afresh(request: HttpRequest) -> HttpRequest:
+    """The request as if it had just come: nothing is remembered of its user."""
+    again = copy.copy(request)
+    vars(again).pop("_cached_user", None)
+    session = getattr(request, "session", None)
+    if session is not None:
+        engine = import_module(settings.SESSION_ENGINE)
+        again.session = engine.SessionStore(session.session_key)
+        again.user = get_user(again)
+    return again

@@ -1,0 +1,109 @@
+"""Recovery of a session whose worker died: its run is closed, its open tool calls are failed."""
+
+from collections.abc import Iterator
+from functools import cache
+
+from helix_sessions import documents
+from helix_sessions.models import Event, Message
+from helix_sessions.recovery import READ_TYPES, LoggedEvent, repairs
+from helix_sessions.store import runs
+from helix_sessions.store.base import StoreBase
+from helix_sessions.store.database import fetch
+from helix_sessions.store.tables import table
+from helix_sessions.store.unit import LIGHT_COLUMNS, Work
+from helix_sessions.types import Wake
+
+MESSAGES_LOOKED_AT = 2_000
+EVENTS_LOOKED_AT = 20_000
+"""How far back a wake looks. A model is not called while a call of an earlier turn is open, so what a dead
+worker left open is at the end of the log; no session's whole history is read."""
+
+_COLUMNS = (*LIGHT_COLUMNS, "pending_client_tool_calls", "suspended_awaiting_children")
+
+
+class Wakes(StoreBase):
+    """Recovery."""
+
+    def wake(self, session_id: str) -> Wake:
+        """Recover a session after a crash.
+
+        Closes the run left running as `interrupted`. Fails each tool call that has no answer, with a
+        `tool_error` and a tool message, and never executes it again; calls that wait for a client or a
+        sub-session are left alone. A result that was logged but never reached the transcript is added to
+        it. Doing it twice repairs nothing twice; each time a `session_woken` is logged.
+        """
+        with self._write(session_id, columns=_COLUMNS) as work:
+            prior_head: int = work.session.head_seq
+            _repair_calls(work)
+            _close_run(work)
+            work.versioned = work.session.head_seq > prior_head
+            work.event("session_woken", {"prior_head": prior_head})
+        return Wake(prior_head=prior_head, head_seq=work.session.head_seq)
+
+
+def _repair_calls(work: Work) -> None:
+    waiting = {
+        call_id
+        for text in (work.session.pending_client_tool_calls, work.session.suspended_awaiting_children)
+        if text is not None
+        for call_id in documents.load(text)
+    }
+    for repair in repairs(_recent_events(work), waiting):
+        message = repair.message
+        if repair.is_new:
+            work.event(
+                "tool_error",
+                {
+                    "tool_call_id": message["tool_call_id"],
+                    "tool_name": message["tool_name"],
+                    "error": message["content"],
+                },
+            )
+        work.message("tool", documents.write(message))
+
+
+def _close_run(work: Work) -> None:
+    if work.session.run_id is not None:
+        run = runs.find(work.connection.alias, work.session.session_id, work.session.run_id)
+        runs.advance(work, run, {"status": "interrupted"})
+
+
+def _recent_events(work: Work) -> Iterator[LoggedEvent]:
+    session, vendor = work.session, work.connection.vendor
+    first = max(0, session.head_seq - EVENTS_LOOKED_AT)
+    if session.message_count > MESSAGES_LOOKED_AT:
+        place = [session.session_id, session.message_count - MESSAGES_LOOKED_AT]
+        first = max(first, fetch(work.connection, _message_seq_sql(), place)[0][0])
+    for seq, kind, text, truncated_seq in fetch(
+        work.connection, _recent_sql(vendor), [session.session_id, first, *READ_TYPES]
+    ):
+        if _may_matter(kind, text):
+            data = None if text is None else documents.load(text)
+            yield LoggedEvent(seq=seq, type=kind, data=data, truncated_seq=truncated_seq)
+
+
+def _may_matter(kind: str, text: str | None) -> bool:
+    """Most messages neither call nor answer; they need not be parsed to know that."""
+    if kind == "assistant_message":
+        return text is not None and ("tool_calls" in text or "tool_use" in text)
+    return kind != "user_message" or (text is not None and "tool_result" in text)
+
+
+@cache
+def _message_seq_sql() -> str:
+    return (
+        f'SELECT "seq" FROM {table(Message).name}'  # noqa: S608
+        ' WHERE "session_id" = %s AND "position" = %s AND "truncated_seq" IS NULL'
+    )
+
+
+@cache
+def _recent_sql(vendor: str) -> str:
+    cast = "::text" if vendor == "postgresql" else ""
+    return (
+        f'SELECT e."seq", e."type", COALESCE(e."data", m."content"){cast}, m."truncated_seq"'  # noqa: S608
+        f' FROM {table(Event).name} e LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
+        ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
+        ' WHERE e."session_id" = %s AND e."seq" >= %s'
+        f' AND e."type" IN ({", ".join(["%s"] * len(READ_TYPES))}) ORDER BY e."seq"'
+    )

@@ -1,0 +1,293 @@
+"""Pokes between processes: one thread and one connection of a process for a PostgreSQL database.
+
+The thread starts when there is something to send or to wait for, and it and its connection go when there has
+been nothing for a while. It sends NOTIFY after the commit and outside any writing transaction, because NOTIFY
+takes a lock that all committing notifiers of a server share. It listens while somebody here watches.
+"""
+
+import atexit
+import logging
+import os
+import selectors
+import threading
+from collections import deque
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from django.db import connections
+from psycopg import pq
+
+from helix_sessions import documents
+from helix_sessions.conf import conf
+from helix_sessions.types import Fragment
+
+if TYPE_CHECKING:
+    from helix_sessions.stream.hub import Hub
+
+logger = logging.getLogger("helix_sessions.stream")
+
+CHANNEL = "helix_sessions"
+MAX_PAYLOAD = 7_500
+"""PostgreSQL takes less than 8,000 bytes."""
+
+_FRAGMENT_MARK = "\n"
+"""What a fragment's payload begins with, and a session id cannot."""
+
+_GAP = 0.002
+_LONGEST_GAP = 0.05
+_SHARE = 10
+"""Sending takes at most about a tenth of the time: between two NOTIFYs passes ten times what the last one
+took, within these bounds. What comes in between goes in one statement, so the busier, the cheaper."""
+_IDLE = 2.0
+"""Seconds without anything to do until the connection is given up."""
+_FAREWELL = 1.0
+"""Seconds a process that ends waits until its last announcements are sent."""
+_SILENCE = 30.0
+"""Seconds of silence after which a listening connection is tried."""
+_RETRY = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_MOST_WAITING = 10_000
+_MOST_FRAGMENTS = 500
+
+# The notification is not worth a flush of the write-ahead log.
+_NOTIFY = (
+    b"SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
+    b" WHERE set_config('synchronous_commit', 'off', true) IS NOT NULL"
+)
+_PARAMETERS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "application_name": CHANNEL,
+}
+
+
+class Channel:
+    """Sends and receives pokes and fragments for one database alias. On SQLite it does nothing."""
+
+    def __init__(self, alias: str, hub: "Hub") -> None:
+        self.alias = alias
+        self.listening = False
+        """Whether pokes of other processes arrive at this moment."""
+        self._hub = hub
+        self._is_postgresql = connections[alias].vendor == "postgresql"
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._bell: _Bell | None = None
+        self._sessions: dict[str, None] = {}
+        self._fragments: deque[str] = deque()
+        self._all_sent = threading.Event()
+        self._all_sent.set()
+
+    def announce(self, session_id: str) -> None:
+        """Poke the session's readers in other processes, soon."""
+        if not self._in_use:
+            return
+        with self._lock:
+            if len(self._sessions) < _MOST_WAITING:
+                self._sessions[session_id] = None
+            self._ring()
+
+    def publish(self, fragment: Fragment) -> None:
+        """Pass a fragment to other processes, if it is small and there is room."""
+        if not self._in_use:
+            return
+        payload = _payload(fragment)
+        with self._lock:
+            if len(payload.encode()) <= MAX_PAYLOAD and len(self._fragments) < _MOST_FRAGMENTS:
+                self._fragments.append(payload)
+                self._ring()
+
+    def look(self) -> None:
+        """Somebody came or left: listen, or stop."""
+        if self._in_use and (self._thread is not None or self._wants_to_listen):
+            with self._lock:
+                self._ring()
+
+    @property
+    def _in_use(self) -> bool:
+        return self._is_postgresql and conf.STREAM_NOTIFY
+
+    @property
+    def _wants_to_listen(self) -> bool:
+        # A transaction-pooling proxy gives every transaction another server connection: nothing would come.
+        pooled = connections.settings[self.alias].get("DISABLE_SERVER_SIDE_CURSORS")
+        return self._in_use and not pooled and self._hub.watched(self.alias) > 0
+
+    @property
+    def _has_something_to_send(self) -> bool:
+        return bool(self._sessions or self._fragments)
+
+    @property
+    def _is_needed(self) -> bool:
+        return self._has_something_to_send or self._wants_to_listen
+
+    def _ring(self) -> None:
+        if self._has_something_to_send:
+            self._all_sent.clear()
+        if self._thread is None or self._bell is None:
+            atexit.unregister(self._finish)
+            atexit.register(self._finish)
+            self._bell = _Bell()
+            self._thread = threading.Thread(
+                target=self._run, args=[self._bell], name=f"{CHANNEL}-{self.alias}", daemon=True
+            )
+            self._thread.start()
+        else:
+            self._bell.ring()
+
+    def _finish(self) -> None:
+        """Before the process ends: what it committed last is still announced."""
+        if os.getpid() == self._process:  # a forked child has no thread that would send
+            self._all_sent.wait(_FAREWELL)
+
+    def _run(self, bell: "_Bell") -> None:
+        failures = 0
+        while True:
+            try:
+                with self._connect() as connection:
+                    self._serve(connection, bell)
+                failures = 0
+            except Exception as error:
+                failures = 1 if self.listening else failures + 1
+                self._lost(error)
+                sleep(_RETRY[min(failures, len(_RETRY)) - 1])
+            with self._lock:
+                if not self._is_needed:
+                    self._thread = self._bell = None
+                    bell.close()
+                    return
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        params = _PARAMETERS | connections[self.alias].get_connection_params()
+        for ours in ("cursor_factory", "context", "prepare_threshold"):
+            params.pop(ours, None)
+        return psycopg.connect(**params, autocommit=True)
+
+    def _serve(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> None:
+        """Send and receive until there has been nothing to do for a while."""
+        last_needed = monotonic()
+        next_send = 0.0
+        with selectors.DefaultSelector() as selector:
+            selector.register(bell.file, selectors.EVENT_READ)
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            while True:
+                self._listen_if_wanted(connection)
+                now = monotonic()
+                if self._has_something_to_send and now >= next_send:
+                    self._send(connection)
+                    took = monotonic() - now
+                    now += took
+                    next_send = now + min(max(_GAP, took * _SHARE), _LONGEST_GAP)
+                if self.listening:
+                    self._receive(connection)
+                if self._is_needed:
+                    last_needed = now
+                elif now - last_needed >= _IDLE:
+                    return
+                if self._has_something_to_send:
+                    patience = max(0.0, next_send - now)
+                else:
+                    patience = _SILENCE if self.listening else _IDLE
+                ready = selector.select(patience)
+                bell.hush()
+                if not ready and patience == _SILENCE:
+                    connection.execute("SELECT 1")
+
+    def _listen_if_wanted(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        if self._wants_to_listen == self.listening:
+            return
+        if self.listening:
+            self.listening = False
+            connection.execute(f"UNLISTEN {CHANNEL}")
+        else:
+            connection.execute(f"LISTEN {CHANNEL}")
+            self.listening = True
+            self._hub.poke_all(self.alias)
+
+    def _send(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        with self._lock:
+            fragments, sessions = list(self._fragments), self._sessions
+            self._fragments.clear()
+            self._sessions = {}
+        try:
+            _notify(connection, [*fragments, *sessions])
+        except BaseException:
+            with self._lock:
+                self._sessions |= sessions
+            raise
+        with self._lock:
+            if not self._has_something_to_send:
+                self._all_sent.set()
+
+    def _receive(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        connection.pgconn.consume_input()
+        while (notification := connection.pgconn.notifies()) is not None:
+            payload = notification.extra.decode()
+            if notification.be_pid == connection.pgconn.backend_pid:
+                continue  # this process was told when it committed
+            if payload.startswith(_FRAGMENT_MARK):
+                self._hub.offer(self.alias, _fragment(payload))
+            else:
+                self._hub.poke(self.alias, payload)
+
+    def _lost(self, error: Exception) -> None:
+        logger.warning(
+            "The connection for live events of %r was lost (%s); readers poll.",
+            self.alias,
+            type(error).__name__,
+        )
+        self._fragments.clear()
+        if self.listening:
+            self.listening = False
+            self._hub.poke_all(self.alias)
+
+
+def _payload(fragment: Fragment) -> str:
+    return _FRAGMENT_MARK + documents.write([fragment.session_id, fragment.after_seq, fragment.data])
+
+
+def _fragment(payload: str) -> Fragment:
+    session_id, after_seq, data = documents.load(payload)
+    return Fragment(session_id=session_id, data=data, after_seq=after_seq)
+
+
+def _notify(connection: psycopg.Connection[tuple[Any, ...]], payloads: list[str]) -> None:
+    """One statement for all of them, by the shortest way: this is paid for by every commit."""
+    result = connection.pgconn.exec_params(_NOTIFY, [CHANNEL.encode(), _array(payloads)])
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise psycopg.OperationalError(result.get_error_message())
+
+
+def _array(payloads: list[str]) -> bytes:
+    """The payloads as PostgreSQL writes an array."""
+    quoted = ['"' + payload.replace("\\", "\\\\").replace('"', '\\"') + '"' for payload in payloads]
+    return b"{" + ",".join(quoted).encode() + b"}"
+
+
+class _Bell:
+    """Wakes a thread that waits for sockets."""
+
+    def __init__(self) -> None:
+        self.file, self._writer = os.pipe()
+        os.set_blocking(self.file, False)
+        os.set_blocking(self._writer, False)
+        self._rung = False
+
+    def ring(self) -> None:
+        if not self._rung:
+            self._rung = True
+            os.write(self._writer, b"!")
+
+    def hush(self) -> None:
+        """Whoever rings from here on is heard again; who rang before has already said why."""
+        with suppress(BlockingIOError):
+            os.read(self.file, 64)
+        self._rung = False
+
+    def close(self) -> None:
+        os.close(self.file)
+        os.close(self._writer)

@@ -1,0 +1,33 @@
+"""How many streams one user has open in this process."""
+
+import os
+import threading
+import weakref
+from collections.abc import Hashable
+
+_lock = threading.Lock()
+_open: dict[Hashable, set[object]] = {}
+
+
+class Slot:
+    """One open stream. It is given back once: by `release`, or when it is forgotten."""
+
+    def __init__(self, slots: set[object]) -> None:
+        ticket = object()
+        slots.add(ticket)
+        # No lock here: the garbage collector may run while this very thread holds it.
+        self.release = weakref.finalize(self, slots.discard, ticket)
+        self.release.atexit = False
+
+
+def take(user: Hashable, most: int) -> Slot | None:
+    """A slot for one more stream of a user, unless there are so many already."""
+    with _lock:
+        for idle in [known for known, slots in _open.items() if not slots and known != user]:
+            del _open[idle]
+        slots = _open.setdefault(user, set())
+        return Slot(slots) if len(slots) < most else None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open.clear)
