@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -187,3 +187,12 @@ def owner_key(owner: Any) -> Any:
     if isinstance(key, int):
         return integer(key, "The owner's key", minimum=-MAX_INTEGER)
     return text(key, "The owner's key", limit=MAX_ID) if isinstance(key, str) else key
+
+
+def period(value: Any, what: str) -> timedelta:
+    """A length of time that can be counted back from now."""
+    if not isinstance(value, timedelta):
+        raise InvalidInput(f"{what} must be a timedelta.")
+    if not timedelta(0) <= value <= timedelta(days=365 * 1000):
+        raise InvalidInput(f"{what} is out of range.")
+    return value

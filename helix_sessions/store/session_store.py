@@ -1,16 +1,33 @@
 from helix_sessions.store.checkpoints import Checkpoints
+from helix_sessions.store.cleanup import Cleanup
 from helix_sessions.store.commits import Commits
+from helix_sessions.store.debris import Debris
+from helix_sessions.store.erasure import Erasure
 from helix_sessions.store.events import Events
+from helix_sessions.store.exports import Exports
+from helix_sessions.store.imports import Imports
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
+from helix_sessions.store.retention import Retention
 from helix_sessions.store.runs import Runs
-from helix_sessions.store.staging import Staging
 from helix_sessions.store.states import States
-from helix_sessions.store.statuses import Statuses
 from helix_sessions.store.sub_sessions import SubSessions
 
 
 class SessionStore(
-    Events, States, Statuses, Commits, Messages, Runs, Checkpoints, Staging, Interrupts, SubSessions
+    Events,
+    States,
+    Cleanup,
+    Commits,
+    Messages,
+    Runs,
+    Checkpoints,
+    Debris,
+    Interrupts,
+    SubSessions,
+    Retention,
+    Exports,
+    Imports,
+    Erasure,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

@@ -1,0 +1,154 @@
+"""Sessions whose time is over: their workspace snapshots go, then they are marked as failed."""
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from django.db.models import Q
+from django.utils import timezone
+
+from helix_sessions import documents
+from helix_sessions.exceptions import SessionNotFound, StaleState
+from helix_sessions.models import Session
+from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.store import failures, inputs
+from helix_sessions.store.statuses import Statuses
+from helix_sessions.store.unit import SessionRow
+from helix_sessions.types import TERMINAL_STATUSES, UNFINISHED_STATUSES, CasOk, CleanupSummary
+from helix_sessions.workspaces import Workspace, delete_snapshots
+
+_ATTEMPTS = 3
+_COLUMNS = ("session_id", "agent_type", "status", "version", "expires_at", "workspace_ref")
+
+_log = logging.getLogger("helix_sessions.cleanup")
+
+
+class Cleanup(Statuses):
+    """Expiry."""
+
+    def expired_session_cleanup(
+        self,
+        *,
+        page_size: int = 200,
+        limit: int | None = None,
+        agent_type: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+        on_progress: Callable[[CleanupSummary], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> CleanupSummary:
+        """Deal with each unfinished session whose `expires_at` is in the past: delete the snapshots of its
+        workspace, then set it to `failed` with the reason `session_expired`.
+
+        What fails for one session is counted and logged and stops no other; such a session stays as it is
+        and is tried again by the next clean-up. Several may run at once: they share the work. `on_progress`
+        is told after each session, and `should_stop` is asked before each.
+        """
+        size = inputs.integer(page_size, "page_size", minimum=1)
+        most = inputs.optional_integer(limit, "limit")
+        moment = timezone.now() if now is None else inputs.moment(now, "now")
+        expired = Session.objects.using(self.using).filter(expires_at__lt=moment)
+        if agent_type is not None:
+            expired = expired.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
+        tally = _Tally()
+        if not dry_run:
+            self._settle_overdue_calls(moment, tally)
+        tally.already_terminal = tally.detected = expired.terminal().count()
+        for session_id in _ids(expired.unfinished(), size, most):
+            if should_stop is not None and should_stop():
+                break
+            tally.detected += 1
+            try:
+                self._expire(session_id, moment, dry_run, tally)
+            except Exception as error:
+                tally.errors += 1
+                failures.report(_log, f"Session {session_id!r} could not be expired", error)
+            if on_progress is not None:
+                on_progress(tally.summary())
+        return tally.summary()
+
+    def _settle_overdue_calls(self, now: datetime, tally: "_Tally") -> None:
+        """Client calls past their deadline are answered first, so that who waits for one can go on."""
+        settle = getattr(self, "settle_expired_calls", None)
+        if settle is None:
+            return
+        try:
+            settle(now)
+        except Exception as error:
+            tally.errors += 1
+            failures.report(_log, "Overdue client calls could not be settled", error)
+
+    def _expire(self, session_id: str, now: datetime, dry_run: bool, tally: "_Tally") -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                session = self._read(session_id, _COLUMNS)
+            except SessionNotFound:
+                tally.detected -= 1  # deleted meanwhile
+                return
+            if session.status in TERMINAL_STATUSES:
+                tally.already_terminal += 1
+                return
+            if session.expires_at is None or session.expires_at >= now:
+                tally.detected -= 1  # given more time meanwhile
+                return
+            tally.snapshots_deleted += delete_snapshots_of(session, dry_run=dry_run)
+            if dry_run:
+                tally.marked += 1
+                return
+            outcome = self.compare_and_set_status(
+                session_id,
+                UNFINISHED_STATUSES,
+                "failed",
+                expected_version=session.version,
+                failure_reason="session_expired",
+            )
+            if isinstance(outcome, CasOk):
+                tally.marked += 1
+                return
+            lost = StaleState(
+                expected_version=session.version,
+                current_version=outcome.current_version,
+                current_status=outcome.current_status,
+            )
+        raise lost
+
+
+class _Tally:
+    """The counts so far."""
+
+    def __init__(self) -> None:
+        self.detected = self.marked = self.already_terminal = self.snapshots_deleted = self.errors = 0
+
+    def summary(self) -> CleanupSummary:
+        return CleanupSummary(**vars(self))
+
+
+def _ids(rows: SessionQuerySet, page_size: int, limit: int | None) -> Iterator[str]:
+    """The ids of the sessions in pages, by expiry. Each page is shuffled: of two clean-ups at once, each
+    mostly meets sessions the other has not reached."""
+    left = limit
+    after: tuple[datetime | None, str] | None = None
+    while left is None or left > 0:
+        rest = rows
+        if after is not None:
+            rest = rows.filter(expires_at__gte=after[0]).exclude(
+                Q(expires_at=after[0]) & Q(session_id__lte=after[1])
+            )
+        size = page_size if left is None else min(page_size, left)
+        page = list(rest.order_by("expires_at", "session_id").values_list("expires_at", "session_id")[:size])
+        if not page:
+            return
+        after = page[-1]
+        left = None if left is None else left - len(page)
+        random.shuffle(page)
+        yield from (session_id for _, session_id in page)
+
+
+def delete_snapshots_of(session: SessionRow, *, dry_run: bool = False) -> int:
+    """Delete the snapshots of a session's workspace, or count them; how many there were."""
+    ref = None if session.workspace_ref is None else documents.load(session.workspace_ref)
+    if not isinstance(ref, dict):
+        return 0
+    workspace = Workspace(session_id=session.session_id, agent_type=session.agent_type, ref=ref)
+    return delete_snapshots(workspace, dry_run=dry_run)
