@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer rounds: five minutes")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is stopped
     scale = QUICK if arguments.quick else FULL
     results = Results()
     for peer in PEERS:
@@ -63,4 +66,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

@@ -5,6 +5,7 @@ It runs in a process of its own, accepts connections from this machine only, and
 
 import multiprocessing
 import os
+import signal
 import socket
 import struct
 import threading
@@ -54,6 +55,7 @@ def proxy(target: int, delay: float = 0.0) -> Iterator[Proxy]:
 
 
 def _serve(target: int, delay: float, counters: Any, ready: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal told the parent as well, which ends us
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(1.0)
         ready.send(listener.getsockname()[1])

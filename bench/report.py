@@ -22,19 +22,20 @@ def lines(rows: list[Row]) -> list[str]:
 
 def _line(row: Row, operation: str) -> str:
     ratio, quartiles = "", ""
-    quiet = "" if row.quiet is None else _number(row.quiet)
+    quiet = "" if row.quiet is None else number(row.quiet)
     if row.ratio is not None:
-        ratio, quartiles = _number(row.ratio.middle), f"{_number(row.ratio.low)}-{_number(row.ratio.high)}"
+        ratio, quartiles = number(row.ratio.middle), f"{number(row.ratio.low)}-{number(row.ratio.high)}"
     return (
         f"{operation:34}{row.contestant:26}{ratio:>7}  {quartiles:15}{quiet:7}{_value(row.value, row.unit)}"
     )
 
 
 def _value(value: Spread, unit: str) -> str:
-    return f"{_number(value.middle)} {unit} ({_number(value.low)}-{_number(value.high)})"
+    return f"{number(value.middle)} {unit} ({number(value.low)}-{number(value.high)})"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Two or three digits that matter."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 1 else f"{value:.2f}"

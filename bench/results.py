@@ -79,3 +79,12 @@ class Results:
 
     def as_json(self) -> dict[str, Any]:
         return {"about": self.about, "rows": [asdict(row) for row in self.rows]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Results":
+        """What `as_json` gave."""
+        rows = []
+        for row in data["rows"]:
+            ratio = row["ratio"] and Spread(**row["ratio"])
+            rows.append(Row(**{**row, "value": Spread(**row["value"]), "ratio": ratio}))
+        return cls(rows, data["about"])

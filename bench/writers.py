@@ -1,6 +1,7 @@
 """Throughput: processes that commit steps to sessions of their own, all at once."""
 
 import multiprocessing
+import signal
 from multiprocessing.connection import Connection
 from time import perf_counter
 
@@ -68,6 +69,7 @@ class _Writer:
 def _write(place: Place, pipe: Connection) -> None:
     import django
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal told the parent as well, which ends us
     django.setup()
     contestants: dict[str, Contestant] = {}
     steps = payload.steps()

@@ -23,6 +23,9 @@ class Contestant:
     packages: ClassVar[tuple[str, ...]] = ()
     """Modules it needs. Without them it does not take part."""
 
+    lazy: ClassVar[bool] = False
+    """Makes a session only with its first message, so there is no creation to measure."""
+
     slow: ClassVar[bool] = False
     """Measured with fewer repetitions, because its operations take long."""
 

@@ -14,6 +14,7 @@ class OpenAIAgents(Contestant):
     name = "OpenAI SQLAlchemySession"
     database = "openai_agents"
     less = "messages only: no state, no checkpoint, no event log, no version check"
+    lazy = True
     packages = ("agents", "sqlalchemy", "asyncpg")
 
     def __init__(self, place: Place, through: Route = "direct") -> None:

@@ -47,12 +47,12 @@ def text(value: Any, what: str, *, limit: int | None = None) -> str:
 
 def identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str:
     """An id or a name: not empty, not too long, no control characters."""
-    value = text(value, what, limit=limit)
-    if not value:
+    name = text(value, what, limit=limit)
+    if not name:
         raise InvalidInput(f"{what} is empty.")
-    if not (value.isprintable() or all(unicodedata.category(character) != "Cc" for character in value)):
+    if not (name.isprintable() or all(unicodedata.category(character) != "Cc" for character in name)):
         raise InvalidInput(f"{what} holds control characters.")
-    return value
+    return name
 
 
 def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | None:

@@ -1,6 +1,6 @@
 """Staged writes of tools: kept apart until their step is committed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,6 +13,7 @@ from helix_sessions.exceptions import InvalidInput, SessionNotFound
 from helix_sessions.store import checkpoints, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.checkpoints import MetaLike
+from helix_sessions.store.tables import table
 from helix_sessions.store.unit import ALL_COLUMNS, Work, check_version
 from helix_sessions.types import CommitResult, StagedChange
 from helix_sessions.writes import apply_writes, parse_writes
@@ -93,7 +94,7 @@ class Staging(StoreBase):
             work.versioned = False
             rows = models.StagedChange.objects.using(self.using).filter(session_id=work.session.session_id)
             count = rows.count() if step is None else rows.filter(step_id=step).count()
-            _forget(work, step, count)
+            _forget_step(work, step, count)
         return count
 
     def cleanup_orphaned_staging(self, *, older_than: timedelta, session_id: str | None = None) -> int:
@@ -116,7 +117,8 @@ class Staging(StoreBase):
                     count = 0
                     if work.session.run_id is None:
                         count = rows.filter(session_id=key).count()
-                        _forget(work, count, '"staged_at" < %s', [before])
+                        encode = table(models.StagedChange).encoder(work.connection.vendor, ("staged_at",))
+                        _forget(work, count, '"staged_at" < %s', encode([before]))
                 removed += count
             except SessionNotFound:
                 continue
@@ -148,15 +150,18 @@ def promote(
     if changes:
         calls = [{"step_id": change.step_id, "tool_call_id": change.tool_call_id} for change in changes]
         work.event("staging_promoted", {"step_id": step_id, "changes": calls})
-        _forget(work, step_id, len(changes))
+        _forget_step(work, step_id, len(changes))
     return custom, changes
 
 
-def _forget(work: Work, step_id: str | None, count: int) -> None:
-    if not count:
-        return
+def _forget_step(work: Work, step_id: str | None, count: int) -> None:
     if step_id is None:
-        work.delete(models.StagedChange)
+        _forget(work, count)
     else:
-        work.delete(models.StagedChange, '"step_id" = %s', [step_id])
-    work.change(staged_count=work.session.staged_count - count)
+        _forget(work, count, '"step_id" = %s', [step_id])
+
+
+def _forget(work: Work, count: int, condition: str = "", params: Sequence[Any] = ()) -> None:
+    if count:
+        work.delete(models.StagedChange, condition, params)
+        work.change(staged_count=work.session.staged_count - count)

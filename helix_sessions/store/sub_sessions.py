@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from helix_sessions import models
+from helix_sessions import documents, models
 from helix_sessions.exceptions import InvalidInput, SubSessionRefExists, SubSessionRefNotFound
 from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase
@@ -85,14 +85,17 @@ def _checked(ref: SubSessionRef | Mapping[str, Any]) -> SubSessionRef:
         ref = SubSessionRef(**ref)
     if not isinstance(ref, SubSessionRef):
         raise InvalidInput("A reference is a SubSessionRef or a dict with its keys.")
-    inputs.identifier(ref.sub_session_id, "The sub-session id")
-    inputs.identifier(ref.agent_type, "agent_type")
-    inputs.optional_identifier(ref.parent_tool_call_id, "parent_tool_call_id")
-    inputs.choice(ref.status, SESSION_STATUSES, "The status of a reference")
-    inputs.choice(ref.mode, REF_MODES, "The mode of a reference")
-    inputs.choice(ref.location, REF_LOCATIONS, "The location of a reference")
-    inputs.document(ref.result)
-    return ref
+    result = inputs.document(ref.result)
+    return replace(
+        ref,
+        sub_session_id=inputs.identifier(ref.sub_session_id, "The sub-session id"),
+        agent_type=inputs.identifier(ref.agent_type, "agent_type"),
+        parent_tool_call_id=inputs.optional_identifier(ref.parent_tool_call_id, "parent_tool_call_id"),
+        status=inputs.choice(ref.status, SESSION_STATUSES, "The status of a reference"),
+        mode=inputs.choice(ref.mode, REF_MODES, "The mode of a reference"),
+        location=inputs.choice(ref.location, REF_LOCATIONS, "The location of a reference"),
+        result=None if result is None else documents.load(result),
+    )
 
 
 def _content(ref: SubSessionRef) -> tuple[Any, ...]:

@@ -51,7 +51,7 @@ def _parse(write: Any) -> Write:
             raise InvalidWrites(f"`{op}` needs `{key}`")
     for key in write:
         if key not in keys:
-            raise InvalidWrites(f"`{op}` takes no `{key!s:.80}`")
+            raise InvalidWrites(f"`{op}` takes nothing but {', '.join(f'`{known}`' for known in keys)}")
     parsed: Write = {"op": op, "path": _parse_path(write["path"])}
     if payload is not None:
         parsed[payload] = write[payload]

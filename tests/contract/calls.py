@@ -161,7 +161,9 @@ READING = [
     Call("list_checkpoints", lambda s, k: s.list_checkpoints(k)),
     Call("get_staged_changes", lambda s, k: s.get_staged_changes(k)),
     Call("has_staged_changes", lambda s, k: s.has_staged_changes(k)),
-    Call("has_staged_changes", lambda s, k: s.has_staged_changes(k, "step"), label="has_staged_changes, step"),
+    Call(
+        "has_staged_changes", lambda s, k: s.has_staged_changes(k, "step"), label="has_staged_changes, step"
+    ),
     Call("get_sub_session_refs", lambda s, k: s.get_sub_session_refs(k)),
     Call("peek_interrupt_flag", lambda s, k: s.peek_interrupt_flag(k)),
     Call("get_events", lambda s, k: s.get_events(k)),

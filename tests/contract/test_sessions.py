@@ -81,7 +81,8 @@ class TestCreate:
     def test_times_are_aware(self, store: SessionStore) -> None:
         before = django_timezone.now()
         state = store.create_session("s", agent_type="writer", expires_at=before)
-        assert state.created_at and state.created_at.utcoffset() is not None
+        assert state.created_at is not None
+        assert state.created_at.utcoffset() is not None
         assert before <= state.created_at <= django_timezone.now()
         assert store.load_state("s").expires_at == before
 
@@ -226,18 +227,14 @@ class TestClone:
             "source", agent_type="writer", owner=user, user_id="u", tags=["t"], metadata={"m": 1}
         )
         state = replace(store.load_state("source"), custom_state={"step": 1}, step_count=1)
-        store.save_state_and_promote_staging(
-            "source", state, [USER, ASSISTANT], {"checkpoint_id": "first"}
-        )
+        store.save_state_and_promote_staging("source", state, [USER, ASSISTANT], {"checkpoint_id": "first"})
         state = replace(
             state,
             custom_state={"step": 2},
             step_count=2,
             pending_client_tool_calls={"call": {"tool_name": "ask"}},
         )
-        store.save_state_and_promote_staging(
-            "source", state, [USER, ASSISTANT], {"checkpoint_id": "second"}
-        )
+        store.save_state_and_promote_staging("source", state, [USER, ASSISTANT], {"checkpoint_id": "second"})
         store.increment_resume_count("source")
         store.create_run("source")
         store.stage_changes("source", "step", "call", WRITES)

@@ -162,6 +162,7 @@ def test_a_stale_state_survives_pickling() -> None:
 def test_only_the_arguments_shown_first_may_be_given_by_place(name: str, by_place: str) -> None:
     parameters = list(inspect.signature(getattr(SessionStore(), name)).parameters.values())
     placed = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    assert [("id" if shown == "id" else given) for given, shown in zip(placed, by_place.split(), strict=True)] == (
-        by_place.split()
-    )
+    expected = by_place.split()
+    if expected[:1] == ["id"]:
+        placed[0] = "id"
+    assert placed == expected
