@@ -151,7 +151,7 @@ class _Tally:
 @cache
 def overdue_sql(vendor: str, of_one_agent_type: bool) -> str:
     """A page of the sessions that have expired and are unfinished. The statuses are part of the text,
-    because an engine uses a partial index only when it sees the index's condition; SQLite has to be told to."""
+    because an engine uses a partial index only when it sees the index's condition; SQLite is told to."""
     hint = " INDEXED BY helix_session_overdue_idx" if vendor == "sqlite" else ""
     unfinished = ", ".join(f"'{status}'" for status in UNFINISHED_STATUSES)
     return (

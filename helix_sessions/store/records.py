@@ -51,7 +51,7 @@ def write(kind: str, columns: Sequence[str], values: Sequence[Any]) -> str:
         if value is None:
             continue
         if isinstance(fields[name], DocumentField):
-            written = value if "\n" not in value else " ".join(value.splitlines())
+            written = value.replace("\n", " ")  # between tokens: a string cannot hold one
         elif isinstance(value, datetime):
             written = f'"{value.isoformat()}"'
         else:

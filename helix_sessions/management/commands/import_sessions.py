@@ -37,8 +37,8 @@ examples:
             "--on-collision",
             choices=("fail", "renew", "skip"),
             default="fail",
-            help="When a tree has an id that exists: fail, give all its sessions new ids (renew), or leave it "
-            "out (skip). Default: %(default)s.",
+            help="When a tree has an id that exists: fail, give all its sessions new ids (renew), or leave "
+            "it out (skip). Default: %(default)s.",
         )
         owner = parser.add_mutually_exclusive_group()
         owner.add_argument("--owner", metavar="USERNAME", help="Make this account the owner of all.")
