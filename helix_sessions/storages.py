@@ -25,18 +25,3 @@ def folder_of(session_id: str) -> str:
     """
     readable = quote(session_id, safe="").replace(".", "%2E").replace("%", "_")[:_LONGEST_NAME]
     return f"{readable}-{sha256(session_id.encode()).hexdigest()[:16]}"
-
-
-def files_below(storage: Storage, folder: str) -> list[str]:
-    """The names of all files in a folder and its folders; none if there is no such folder."""
-    found: list[str] = []
-    waiting = [folder]
-    while waiting:
-        here = waiting.pop()
-        try:
-            folders, files = storage.listdir(here)
-        except FileNotFoundError:
-            continue
-        found.extend(f"{here}/{name}" for name in files if name)
-        waiting.extend(f"{here}/{name}" for name in folders if name)
-    return found

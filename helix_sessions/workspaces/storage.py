@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.core.files.storage import Storage
 
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.storages import files_below, folder_of, storage_named
+from helix_sessions.storages import folder_of, storage_named
 from helix_sessions.workspaces.base import Workspace
 
 
@@ -30,38 +30,34 @@ class StorageWorkspaces:
 
     def snapshot_list(self, session: Workspace) -> Iterable[str]:
         """The names of the folder's entries."""
-        try:
-            folders, files = self.storage.listdir(self.folder(session.session_id))
-        except FileNotFoundError:
-            return []
-        return sorted(name for name in {*folders, *files} if name)
+        folders, files = _entries(self.storage, self.folder(session.session_id))
+        return sorted({*folders, *files})
 
     def snapshot_delete(self, session: Workspace, snapshot_id: str) -> None:
         """Delete a file, or a folder with all that is in it."""
         if snapshot_id in ("", ".", "..") or "/" in snapshot_id or "\\" in snapshot_id:
             raise InvalidInput(f"{snapshot_id!r:.80} is not the name of a snapshot.")
-        path = f"{self.folder(session.session_id)}/{snapshot_id}"
-        files = _files_of(self.storage, path)
-        for name in files:
-            self.storage.delete(name)
-        if path not in files:
-            _remove_folders(self.storage, path)
+        folder = self.folder(session.session_id)
+        folders, files = _entries(self.storage, folder)
+        if snapshot_id in files:
+            self.storage.delete(f"{folder}/{snapshot_id}")
+        if snapshot_id in folders:
+            _delete_folder(self.storage, f"{folder}/{snapshot_id}")
 
 
-def _files_of(storage: Storage, path: str) -> list[str]:
+def _entries(storage: Storage, folder: str) -> tuple[list[str], list[str]]:
+    """The folders and the files in a folder. Some storages list the folder itself, without a name."""
     try:
-        below = files_below(storage, path)
-    except NotADirectoryError:
-        below = []
-    return below or [path]
+        folders, files = storage.listdir(folder)
+    except FileNotFoundError:
+        return [], []
+    return [name for name in folders if name], [name for name in files if name]
 
 
-def _remove_folders(storage: Storage, path: str) -> None:
-    """Empty folders are left only by storages on a file system, whose `delete` removes them."""
-    try:
-        folders, _ = storage.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return
+def _delete_folder(storage: Storage, folder: str) -> None:
+    folders, files = _entries(storage, folder)
+    for name in files:
+        storage.delete(f"{folder}/{name}")
     for name in folders:
-        _remove_folders(storage, f"{path}/{name}")
-    storage.delete(path)
+        _delete_folder(storage, f"{folder}/{name}")
+    storage.delete(folder)  # the folder itself exists only on a file system

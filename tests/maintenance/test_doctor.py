@@ -103,7 +103,7 @@ def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
 @pytest.mark.django_db
 class TestDoctor:
     def test_every_check_is_tried_here(self) -> None:
-        checks = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
+        checks: tuple[doctor.Check, ...] = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
         assert {check.code for check in checks} == REPAIRABLE.keys() | FOR_A_PERSON.keys()
 
     def test_finds_nothing_wrong_with_what_the_store_wrote(self, store: SessionStore, session: str) -> None:
