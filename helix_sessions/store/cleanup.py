@@ -2,6 +2,7 @@
 
 import logging
 import random
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -37,6 +38,7 @@ class Cleanup(Statuses):
         agent_type: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        rest: float = 1.0,
         on_progress: Callable[[CleanupSummary], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> CleanupSummary:
@@ -44,11 +46,13 @@ class Cleanup(Statuses):
         workspace, then set it to `failed` with the reason `session_expired`.
 
         What fails for one session is counted and logged and stops no other; such a session stays as it is
-        and is tried again by the next clean-up. Several may run at once: they share the work. `on_progress`
-        is told after each session, and `should_stop` is asked before each.
+        and is tried again by the next clean-up. Several may run at once: they share the work. After each
+        session it rests `rest` times as long as that one took, so that it does not crowd out those who
+        work. `on_progress` is told after each session, and `should_stop` is asked before each.
         """
         size = inputs.integer(page_size, "page_size", minimum=1)
         most = inputs.optional_integer(limit, "limit")
+        inputs.share(rest, "rest")
         moment = timezone.now() if now is None else inputs.moment(now, "now")
         expired = Session.objects.using(self.using).filter(expires_at__lt=moment)
         if agent_type is not None:
@@ -61,6 +65,7 @@ class Cleanup(Statuses):
             if should_stop is not None and should_stop():
                 break
             tally.detected += 1
+            began = time.monotonic()
             try:
                 self._expire(session_id, moment, dry_run, tally)
             except Exception as error:
@@ -68,6 +73,7 @@ class Cleanup(Statuses):
                 failures.report(_log, f"Session {session_id!r} could not be expired", error)
             if on_progress is not None:
                 on_progress(tally.summary())
+            time.sleep(rest * (time.monotonic() - began))
         return tally.summary()
 
     def _overdue(

@@ -162,7 +162,8 @@ class _Tree:
             sql = insert_sql(self.model, columns, len(self.rows))
             if self.model is Session:
                 sql += " ON CONFLICT DO NOTHING"
-            if execute(self.connection, sql, params, prepare=False) != len(self.rows):
+            full = len(self.rows) == _ROWS_AT_ONCE  # the one size that comes again and again
+            if execute(self.connection, sql, params, prepare=full) != len(self.rows):
                 raise SessionExists(f"The session {self.session_id!r} was created meanwhile.")
         self.model, self.rows, self.size = None, [], 0
 

@@ -196,3 +196,10 @@ def period(value: Any, what: str) -> timedelta:
     if not timedelta(0) <= value <= timedelta(days=365 * 1000):
         raise InvalidInput(f"{what} is out of range.")
     return value
+
+
+def share(value: Any, what: str) -> float:
+    """A number that is not negative, to multiply with."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1000:
+        raise InvalidInput(f"{what} must be a number between 0 and 1000.")
+    return value

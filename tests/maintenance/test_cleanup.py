@@ -131,7 +131,9 @@ class TestCleanup:
         assert summary.marked == 2
         assert [item.marked for item in told] == [1, 2]
 
-    @pytest.mark.parametrize("bad", [{"page_size": 0}, {"limit": -1}, {"agent_type": ""}, {"now": "today"}])
+    @pytest.mark.parametrize(
+        "bad", [{"page_size": 0}, {"limit": -1}, {"rest": -1}, {"agent_type": ""}, {"now": "today"}]
+    )
     def test_bad_input(self, store: SessionStore, bad: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
             store.expired_session_cleanup(**bad)

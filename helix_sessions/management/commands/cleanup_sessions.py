@@ -6,6 +6,7 @@ from helix_sessions.management.jobs import (
     Progress,
     add_fail_on_error,
     check_errors,
+    not_negative,
     positive,
     stoppable,
 )
@@ -43,6 +44,14 @@ examples:
         )
         parser.add_argument("--limit", type=positive, metavar="N", help="Deal with at most so many sessions.")
         parser.add_argument("--agent-type", metavar="TYPE", help="Only sessions of this agent type.")
+        parser.add_argument(
+            "--rest",
+            type=not_negative,
+            default=1.0,
+            metavar="TIMES",
+            help="Rest so many times as long as each session took, to leave the machine to those who work; "
+            "0 is full speed (default: %(default)s).",
+        )
         add_fail_on_error(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -62,6 +71,7 @@ examples:
                 limit=limit,
                 agent_type=options["agent_type"],
                 dry_run=options["dry_run"],
+                rest=min(options["rest"], 1000),
                 on_progress=show,
                 should_stop=stop,
             )
