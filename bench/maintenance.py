@@ -195,9 +195,9 @@ def fill(place: Place, database: str, sessions: int) -> None:
     """So many sessions, each with its first event; a tenth of them have expired."""
     place.execute(
         "INSERT INTO helix_sessions_session (session_id, agent_type, mode, tags, metadata, status,"
-        " status_since, awaiting_client, version, head_seq, first_seq, message_count, step_count, resume_count, turn_count,"
-        " staged_count, state_number, state_base, state_pinned, state_size, state_delta, state_digest,"
-        " expires_at, created_at, updated_at)"
+        " status_since, awaiting_client, version, head_seq, first_seq, message_count, step_count,"
+        " resume_count, turn_count, staged_count, state_number, state_base, state_pinned, state_size,"
+        " state_delta, state_digest, expires_at, created_at, updated_at)"
         " SELECT 's' || lpad(n::text, 8, '0'), 'bench', 'standard', '[]', '{}', 'active', now(), false,"
         " 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '',"
         " CASE WHEN n % 10 = 0 THEN now() - interval '1 day' ELSE now() + interval '1 day' END, now(), now()"

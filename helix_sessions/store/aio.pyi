@@ -1,6 +1,6 @@
 """Made by `python -m tools.async_stub` from the signatures of `SessionStore`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,21 +8,29 @@ from helix_sessions.store.checkpoints import MetaLike
 from helix_sessions.types import (
     JSON,
     AppendResult,
+    ArchiveSummary,
     CasMismatch,
     CasOk,
     Checkpoint,
+    CleanupSummary,
     CommitResult,
+    DebrisSummary,
+    ErasureSummary,
     EventRecord,
+    Finding,
     InterruptRequest,
     MessagePage,
     Messages,
     Page,
     ProjectedMessage,
+    PruneSummary,
+    RetentionPolicy,
     Run,
     SessionState,
     SessionSummary,
     StagedChange,
     SubSessionRef,
+    TransferSummary,
     Unset,
 )
 from helix_sessions.types import Messages as MessageList
@@ -55,46 +63,6 @@ class AsyncSessionStore:
     ) -> list[EventRecord]: ...
     @staticmethod
     def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]: ...
-    async def create_session(
-        self,
-        session_id: str | None,
-        *,
-        agent_type: str,
-        custom_state: Mapping[str, JSON] | None = ...,
-        owner: Any = ...,
-        user_id: str | None = ...,
-        stream_id: str | None = ...,
-        tags: Iterable[str] = ...,
-        metadata: Mapping[str, JSON] | None = ...,
-        parent_session_id: str | None = ...,
-        root_session_id: str | None = ...,
-        mode: str = ...,
-        expires_at: datetime | None = ...,
-        tracing_context: JSON = ...,
-        workspace_ref: JSON = ...,
-    ) -> SessionState: ...
-    async def session_exists(self, session_id: str) -> bool: ...
-    async def delete_session(self, session_id: str) -> None: ...
-    async def clone_session(
-        self, source_id: str, new_id: str, *, checkpoint_id: str | None = ..., message_count: int | None = ...
-    ) -> SessionState: ...
-    async def list_sessions(
-        self,
-        *,
-        status: str | None = ...,
-        agent_type: str | None = ...,
-        user_id: str | None = ...,
-        owner: Any = ...,
-        tag: str | None = ...,
-        parent_session_id: str | None = ...,
-        updated_after: datetime | None = ...,
-        expires_before: datetime | None = ...,
-        limit: int = ...,
-        cursor: str | None = ...,
-    ) -> Page[SessionSummary]: ...
-    async def patch_metadata(
-        self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = ...
-    ) -> int: ...
     async def load_state(self, session_id: str) -> SessionState: ...
     async def save_state(
         self, session_id: str, state: SessionState, *, expected_version: int | None = ...
@@ -102,6 +70,18 @@ class AsyncSessionStore:
     async def merge_custom_state(
         self, session_id: str, writes: Iterable[Any], *, expected_version: int | None = ...
     ) -> SessionState: ...
+    async def expired_session_cleanup(
+        self,
+        *,
+        page_size: int = ...,
+        limit: int | None = ...,
+        agent_type: str | None = ...,
+        dry_run: bool = ...,
+        now: datetime | None = ...,
+        rest: float = ...,
+        on_progress: Callable[[CleanupSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> CleanupSummary: ...
     async def update_status(
         self,
         session_id: str,
@@ -183,6 +163,15 @@ class AsyncSessionStore:
     async def list_checkpoints(
         self, session_id: str, *, limit: int = ..., cursor: str | None = ..., offset: int | None = ...
     ) -> Page[Checkpoint]: ...
+    async def cleanup_debris(
+        self,
+        *,
+        staged_for: timedelta = ...,
+        stuck_for: timedelta = ...,
+        wake: bool = ...,
+        dry_run: bool = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> DebrisSummary: ...
     async def stage_changes(
         self, session_id: str, step_id: str, tool_call_id: str, writes: Iterable[Any]
     ) -> StagedChange: ...
@@ -214,3 +203,108 @@ class AsyncSessionStore:
         self, session_id: str, sub_session_id: str, *, expected_version: int | None = ..., **changes: Any
     ) -> SubSessionRef: ...
     async def get_sub_session_refs(self, session_id: str) -> list[SubSessionRef]: ...
+    async def prune_sessions(
+        self,
+        policy: RetentionPolicy,
+        *,
+        page_size: int = ...,
+        limit: int | None = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[PruneSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> PruneSummary: ...
+    async def archive_long_logs(
+        self,
+        *,
+        longer_than: int,
+        keep: int = ...,
+        agent_type: str | None = ...,
+        page_size: int = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[ArchiveSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> ArchiveSummary: ...
+    async def archive_events(
+        self, session_id: str, *, keep: int = ..., dry_run: bool = ...
+    ) -> ArchiveSummary: ...
+    async def export_sessions(
+        self,
+        file: Writable,
+        *,
+        session_ids: Iterable[str] | None = ...,
+        agent_type: str | None = ...,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        on_progress: Callable[[TransferSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> TransferSummary: ...
+    async def import_sessions(
+        self,
+        lines: Iterable[str],
+        *,
+        on_collision: str = ...,
+        owner: Any = ...,
+        check: bool = ...,
+        on_progress: Callable[[TransferSummary], None] | None = ...,
+    ) -> TransferSummary: ...
+    async def examine_sessions(
+        self,
+        *,
+        session_ids: Iterable[str] | None = ...,
+        repair: bool = ...,
+        deep: bool = ...,
+        page_size: int = ...,
+        on_finding: Callable[[Finding], None] | None = ...,
+        on_progress: Callable[[int], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> list[Finding]: ...
+    async def erase_user(
+        self,
+        *,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        include_forks: bool = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[ErasureSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> ErasureSummary: ...
+    async def create_session(
+        self,
+        session_id: str | None,
+        *,
+        agent_type: str,
+        custom_state: Mapping[str, JSON] | None = ...,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        stream_id: str | None = ...,
+        tags: Iterable[str] = ...,
+        metadata: Mapping[str, JSON] | None = ...,
+        parent_session_id: str | None = ...,
+        root_session_id: str | None = ...,
+        mode: str = ...,
+        expires_at: datetime | None = ...,
+        tracing_context: JSON = ...,
+        workspace_ref: JSON = ...,
+    ) -> SessionState: ...
+    async def session_exists(self, session_id: str) -> bool: ...
+    async def delete_session(self, session_id: str) -> None: ...
+    async def clone_session(
+        self, source_id: str, new_id: str, *, checkpoint_id: str | None = ..., message_count: int | None = ...
+    ) -> SessionState: ...
+    async def list_sessions(
+        self,
+        *,
+        status: str | None = ...,
+        agent_type: str | None = ...,
+        user_id: str | None = ...,
+        owner: Any = ...,
+        tag: str | None = ...,
+        parent_session_id: str | None = ...,
+        updated_after: datetime | None = ...,
+        expires_before: datetime | None = ...,
+        limit: int = ...,
+        cursor: str | None = ...,
+    ) -> Page[SessionSummary]: ...
+    async def patch_metadata(
+        self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = ...
+    ) -> int: ...
