@@ -73,6 +73,17 @@ class Conf:
     """Seconds a request waits for another one with the same `Idempotency-Key` before it is answered 409
     (PostgreSQL)."""
 
+    ARCHIVE_STORAGE: str = ""
+    """The alias in `STORAGES` that long event logs are archived to. Archiving is refused while it is empty:
+    conversations must not end up in a storage that serves files to the public."""
+
+    ARCHIVE_PREFIX: str = "helix_sessions/archives"
+    """The folder of that storage under which archives are written."""
+
+    WORKSPACE_PROVIDERS: dict[str, Any] = {}
+    """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
+    of a class, or such a path and a dict of arguments for it."""
+
     def __getattribute__(self, name: str) -> Any:
         # Past the lazy object, which takes microseconds to say that a setting is not there.
         given = getattr(settings._wrapped, "HELIX_SESSIONS", None)  # type: ignore[misc]

@@ -73,6 +73,24 @@ class UnknownToolCall(NotFound):
     code = "unknown_tool_call"
 
 
+class EventsArchived(NotFound):
+    """The events asked for were moved to an archive; the log begins later."""
+
+    code = "events_archived"
+
+    def __init__(self, *, first_available_seq: int) -> None:
+        super().__init__(f"The log begins at event {first_available_seq}; what came before was archived.")
+        self.first_available_seq = first_available_seq
+        """The number of the first event that can be read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_events_archived, (self.first_available_seq,)
+
+
+def _rebuild_events_archived(first_available_seq: int) -> EventsArchived:
+    return EventsArchived(first_available_seq=first_available_seq)
+
+
 class Conflict(HelixSessionsError):
     """What is stored does not allow this call."""
 
@@ -179,6 +197,18 @@ def _rebuild_stale_state(expected_version: int, current_version: int, current_st
     return StaleState(
         expected_version=expected_version, current_version=current_version, current_status=current_status
     )
+
+
+class NotConfigured(HelixSessionsError):
+    """A setting that this job needs is missing or names something that does not exist."""
+
+    code = "not_configured"
+
+
+class InvalidExport(HelixSessionsError, ValueError):
+    """What was to be imported is not a whole export of sessions."""
+
+    code = "invalid_export"
 
 
 class SessionBusy(HelixSessionsError):

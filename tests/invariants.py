@@ -65,6 +65,13 @@ def assert_invariants(session_id: str) -> None:
         assert types[seq] == "subagent_spawned"
     for seq in EventKey.objects.filter(session_id=session_id).values_list("seq", flat=True):
         assert seq in types
+    assert_healthy(session_id)
+
+
+def assert_healthy(*session_ids: str) -> None:
+    """The doctor finds nothing wrong; also where the log begins later, because it was archived."""
+    found = SessionStore().examine_sessions(session_ids=session_ids, deep=True)
+    assert not [finding for finding in found if finding.severity == "error"]
 
 
 def _assert_log(session: Session) -> dict[int, str]:

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "helix_sessions"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
 
 DOORS = ("api", "admin", "management", "integrations", "urls")
-DRIVERS = ("runtime", "stream", "workspaces")
+DRIVERS = ("runtime", "stream", "tasks")
 MANNERS = ("apps", "checks", "conf", "documents", "exceptions", "signals", "types")
 
 MAY_KNOW = {
@@ -27,9 +27,11 @@ MAY_KNOW = {
     "models": ("documents", "types"),
     "checks": ("conf", "models"),
     "apps": ("checks",),
+    "storages": ("exceptions",),
+    "workspaces": ("conf", "exceptions", "storages"),
     "store": (
         *("conf", "documents", "exceptions", "models", "projection", "recovery"),
-        *("signals", "stream", "transcripts", "types", "writes"),
+        *("signals", "storages", "stream", "transcripts", "types", "workspaces", "writes"),
     ),
 }
 """What each room may import of the others. Doors and drivers may know all but each other's insides."""

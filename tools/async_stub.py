@@ -97,6 +97,8 @@ def _importable(module: ModuleType, tree: ast.Module) -> dict[str, str]:
             for alias in node.names:
                 rename = f" as {alias.asname}" if alias.asname else ""
                 found[alias.asname or alias.name] = f"from {node.module} import {alias.name}{rename}"
+        elif isinstance(node, ast.ClassDef):
+            found[node.name] = f"from {module.__name__} import {node.name}"
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:

@@ -1,5 +1,6 @@
 """What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
 
+from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.events import Event, EventKey
@@ -12,6 +13,7 @@ from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
 
 __all__ = [
+    "ArchivedRange",
     "Checkpoint",
     "ClientCall",
     "Event",

@@ -30,12 +30,13 @@ class Event(models.Model):
 
 
 class EventKey(models.Model):
-    """The idempotency key an event was emitted with."""
+    """The idempotency key an event was emitted with. `record` is the event itself, once it is archived."""
 
     pk = models.CompositePrimaryKey("session_id", "key")
     session = session_key()
     key = IdField()
     seq = models.BigIntegerField()
+    record = DocumentField(null=True)
 
     def __str__(self) -> str:
         return f"{self.session_id} {self.key}"

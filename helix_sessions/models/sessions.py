@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES
+from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, UNFINISHED_STATUSES
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -26,7 +26,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def unfinished(self) -> Self:
         """Not terminal."""
-        return self.exclude(status__in=TERMINAL_STATUSES)
+        return self.filter(status__in=UNFINISHED_STATUSES)
 
     def running(self) -> Self:
         """A run is under way."""
@@ -184,6 +184,11 @@ class Session(models.Model):
                 fields=["expires_at", "session_id"],
                 name="helix_session_expiry_idx",
                 condition=models.Q(expires_at__isnull=False),
+            ),
+            models.Index(
+                fields=["expires_at", "session_id"],
+                name="helix_session_overdue_idx",
+                condition=models.Q(expires_at__isnull=False, status__in=UNFINISHED_STATUSES),
             ),
             models.Index(
                 fields=["-created_at", "-session_id"],

@@ -12,13 +12,18 @@ from helix_sessions.types import (
     JSON,
     Answer,
     AppendResult,
+    ArchiveSummary,
     CasMismatch,
     CasOk,
     Checkpoint,
     ChildWait,
+    CleanupSummary,
     CommitResult,
+    DebrisSummary,
+    ErasureSummary,
     EventRecord,
     EventTexts,
+    Finding,
     Fragment,
     InterruptRequest,
     Message,
@@ -28,7 +33,9 @@ from helix_sessions.types import (
     Page,
     PendingCall,
     ProjectedMessage,
+    PruneSummary,
     Resumption,
+    RetentionPolicy,
     Run,
     SessionHead,
     SessionState,
@@ -36,6 +43,7 @@ from helix_sessions.types import (
     StagedChange,
     Submission,
     SubSessionRef,
+    TransferSummary,
     Turn,
     Unset,
     Wake,
@@ -88,53 +96,6 @@ class AsyncSessionStore:
     ) -> EventTexts: ...
     @staticmethod
     def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]: ...
-    async def create_session(
-        self,
-        session_id: str | None,
-        *,
-        agent_type: str,
-        custom_state: Mapping[str, JSON] | None = ...,
-        owner: Any = ...,
-        user_id: str | None = ...,
-        stream_id: str | None = ...,
-        tags: Iterable[str] = ...,
-        metadata: Mapping[str, JSON] | None = ...,
-        parent_session_id: str | None = ...,
-        root_session_id: str | None = ...,
-        mode: str = ...,
-        expires_at: datetime | None = ...,
-        tracing_context: JSON = ...,
-        workspace_ref: JSON = ...,
-    ) -> SessionState: ...
-    async def session_exists(self, session_id: str) -> bool: ...
-    async def get_session_head(self, session_id: str) -> SessionHead: ...
-    async def check_session_version(self, session_id: str, expected_version: int) -> None: ...
-    async def get_metadata(self, session_id: str) -> tuple[dict[str, JSON], int]: ...
-    async def delete_session(self, session_id: str, *, expected_version: int | None = ...) -> None: ...
-    async def clone_session(
-        self, source_id: str, new_id: str, *, checkpoint_id: str | None = ..., message_count: int | None = ...
-    ) -> SessionState: ...
-    async def query_sessions(self) -> SessionQuerySet: ...
-    async def page_of_sessions(
-        self, rows: SessionQuerySet, *, limit: int = ..., cursor: str | None = ...
-    ) -> Page[SessionSummary]: ...
-    async def list_sessions(
-        self,
-        *,
-        status: str | None = ...,
-        agent_type: str | None = ...,
-        user_id: str | None = ...,
-        owner: Any = ...,
-        tag: str | None = ...,
-        parent_session_id: str | None = ...,
-        updated_after: datetime | None = ...,
-        expires_before: datetime | None = ...,
-        limit: int = ...,
-        cursor: str | None = ...,
-    ) -> Page[SessionSummary]: ...
-    async def patch_metadata(
-        self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = ...
-    ) -> int: ...
     async def detach(self, session_id: str) -> None: ...
     async def publish_fragment(self, session_id: str, data: JSON) -> None: ...
     async def wake(self, session_id: str) -> Wake: ...
@@ -145,6 +106,18 @@ class AsyncSessionStore:
     async def merge_custom_state(
         self, session_id: str, writes: Iterable[Any], *, expected_version: int | None = ...
     ) -> SessionState: ...
+    async def expired_session_cleanup(
+        self,
+        *,
+        page_size: int = ...,
+        limit: int | None = ...,
+        agent_type: str | None = ...,
+        dry_run: bool = ...,
+        now: datetime | None = ...,
+        rest: float = ...,
+        on_progress: Callable[[CleanupSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> CleanupSummary: ...
     async def update_status(
         self,
         session_id: str,
@@ -239,6 +212,15 @@ class AsyncSessionStore:
     async def list_checkpoints(
         self, session_id: str, *, limit: int = ..., cursor: str | None = ..., offset: int | None = ...
     ) -> Page[Checkpoint]: ...
+    async def cleanup_debris(
+        self,
+        *,
+        staged_for: timedelta = ...,
+        stuck_for: timedelta = ...,
+        wake: bool = ...,
+        dry_run: bool = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> DebrisSummary: ...
     async def stage_changes(
         self, session_id: str, step_id: str, tool_call_id: str, writes: Iterable[Any]
     ) -> StagedChange: ...
@@ -337,3 +319,115 @@ class AsyncSessionStore:
     ) -> SessionState: ...
     async def answer_once(self, user: Any, key: str, digest: str, work: Callable[[], Answer]) -> Answer: ...
     async def prune_idempotency_keys(self) -> int: ...
+    async def prune_sessions(
+        self,
+        policy: RetentionPolicy,
+        *,
+        page_size: int = ...,
+        limit: int | None = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[PruneSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> PruneSummary: ...
+    async def archive_long_logs(
+        self,
+        *,
+        longer_than: int,
+        keep: int = ...,
+        agent_type: str | None = ...,
+        page_size: int = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[ArchiveSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> ArchiveSummary: ...
+    async def archive_events(
+        self, session_id: str, *, keep: int = ..., dry_run: bool = ...
+    ) -> ArchiveSummary: ...
+    async def export_sessions(
+        self,
+        file: Writable,
+        *,
+        session_ids: Iterable[str] | None = ...,
+        agent_type: str | None = ...,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        on_progress: Callable[[TransferSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> TransferSummary: ...
+    async def import_sessions(
+        self,
+        lines: Iterable[str],
+        *,
+        on_collision: str = ...,
+        owner: Any = ...,
+        check: bool = ...,
+        on_progress: Callable[[TransferSummary], None] | None = ...,
+    ) -> TransferSummary: ...
+    async def examine_sessions(
+        self,
+        *,
+        session_ids: Iterable[str] | None = ...,
+        repair: bool = ...,
+        deep: bool = ...,
+        page_size: int = ...,
+        on_finding: Callable[[Finding], None] | None = ...,
+        on_progress: Callable[[int], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> list[Finding]: ...
+    async def erase_user(
+        self,
+        *,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        include_forks: bool = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[ErasureSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> ErasureSummary: ...
+    async def create_session(
+        self,
+        session_id: str | None,
+        *,
+        agent_type: str,
+        custom_state: Mapping[str, JSON] | None = ...,
+        owner: Any = ...,
+        user_id: str | None = ...,
+        stream_id: str | None = ...,
+        tags: Iterable[str] = ...,
+        metadata: Mapping[str, JSON] | None = ...,
+        parent_session_id: str | None = ...,
+        root_session_id: str | None = ...,
+        mode: str = ...,
+        expires_at: datetime | None = ...,
+        tracing_context: JSON = ...,
+        workspace_ref: JSON = ...,
+    ) -> SessionState: ...
+    async def session_exists(self, session_id: str) -> bool: ...
+    async def get_session_head(self, session_id: str) -> SessionHead: ...
+    async def check_session_version(self, session_id: str, expected_version: int) -> None: ...
+    async def get_metadata(self, session_id: str) -> tuple[dict[str, JSON], int]: ...
+    async def delete_session(self, session_id: str, *, expected_version: int | None = ...) -> None: ...
+    async def clone_session(
+        self, source_id: str, new_id: str, *, checkpoint_id: str | None = ..., message_count: int | None = ...
+    ) -> SessionState: ...
+    async def query_sessions(self) -> SessionQuerySet: ...
+    async def page_of_sessions(
+        self, rows: SessionQuerySet, *, limit: int = ..., cursor: str | None = ...
+    ) -> Page[SessionSummary]: ...
+    async def list_sessions(
+        self,
+        *,
+        status: str | None = ...,
+        agent_type: str | None = ...,
+        user_id: str | None = ...,
+        owner: Any = ...,
+        tag: str | None = ...,
+        parent_session_id: str | None = ...,
+        updated_after: datetime | None = ...,
+        expires_before: datetime | None = ...,
+        limit: int = ...,
+        cursor: str | None = ...,
+    ) -> Page[SessionSummary]: ...
+    async def patch_metadata(
+        self, session_id: str, patch: Mapping[str, JSON], *, expected_version: int | None = ...
+    ) -> int: ...

@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from helix_sessions import documents
-from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound
+from helix_sessions.exceptions import EventsArchived, InvalidInput, SessionExists, SessionNotFound
 from helix_sessions.models import Event, EventKey, Message
 from helix_sessions.projection import project_messages
-from helix_sessions.store import cursors, inputs
+from helix_sessions.store import archives, cursors, inputs
 from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
@@ -65,8 +65,11 @@ class Events(Sessions):
                 before = EventKey.objects.using(self.using).filter(
                     session_id=work.session.session_id, key=key
                 )
-                seq = before.values_list("seq", flat=True).first()
-                if seq is not None:
+                made = before.values_list("seq", "record").first()
+                if made is not None:
+                    seq, archived = made
+                    if archived is not None:
+                        return archives.event_of(work.session.session_id, archived)
                     return self.get_events(session_id, seq, seq + 1)[0]
             work.versioned = role is not None
             given = UNSET if run is None else run
@@ -98,7 +101,11 @@ class Events(Sessions):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[EventRecord]:
-        """Events of the half-open range `[from_seq, to_seq)`, oldest first."""
+        """Events of the half-open range `[from_seq, to_seq)`, oldest first.
+
+        Without `from_seq` the first is the first there is. One before that, in the part of the log that was
+        archived, raises `EventsArchived`.
+        """
         key = session_key(session_id)
         return [record(key, row) for row in self._event_rows(key, from_seq, to_seq, types, run_id, limit)]
 
@@ -135,7 +142,8 @@ class Events(Sessions):
         run_id: str | None,
         limit: int | None,
     ) -> list[tuple[Any, ...]]:
-        first = inputs.optional_integer(from_seq, "from_seq") or 0
+        asked = inputs.optional_integer(from_seq, "from_seq")
+        first = asked or 0
         end = inputs.MAX_INTEGER if to_seq is None else inputs.integer(to_seq, "to_seq")
         most = inputs.MAX_INTEGER if limit is None else inputs.integer(limit, "limit")
         run = inputs.optional_identifier(run_id, "run_id")
@@ -146,8 +154,13 @@ class Events(Sessions):
         if self._owner is not UNSET:
             self._read(key, ("session_id",))
         rows = fetch(connection, sql, params, prepare=not kinds)
-        if not rows:
-            self._read(key, ("session_id",))
+        if not rows or rows[0][0] > max(first, 1):
+            # Something is missing at the start: left out by a filter, or archived.
+            begin: int = self._read(key, ("first_seq",)).first_seq
+            if max(first, 1) < begin and (asked is not None or end <= begin) and first < end:
+                raise EventsArchived(first_available_seq=begin)
+            if rows and rows[0][0] < begin:  # archived, and about to be removed
+                return self._event_rows(key, begin, to_seq, kinds, run, limit)
         return rows
 
     @staticmethod

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -227,3 +227,19 @@ def required_owner_key(owner: Any) -> Any:
     if key is None:
         raise InvalidInput("An owner is needed.")
     return key
+
+
+def period(value: Any, what: str) -> timedelta:
+    """A length of time that can be counted back from now."""
+    if not isinstance(value, timedelta):
+        raise InvalidInput(f"{what} must be a timedelta.")
+    if not timedelta(0) <= value <= timedelta(days=365 * 1000):
+        raise InvalidInput(f"{what} is out of range.")
+    return value
+
+
+def share(value: Any, what: str) -> float:
+    """A number that is not negative, to multiply with."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1000:
+        raise InvalidInput(f"{what} must be a number between 0 and 1000.")
+    return value

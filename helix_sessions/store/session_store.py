@@ -1,16 +1,20 @@
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
+from helix_sessions.store.cleanup import Cleanup
 from helix_sessions.store.commits import Commits
+from helix_sessions.store.debris import Debris
+from helix_sessions.store.erasure import Erasure
 from helix_sessions.store.events import Events
+from helix_sessions.store.exports import Exports
 from helix_sessions.store.idempotency import Idempotency
+from helix_sessions.store.imports import Imports
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
+from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
 from helix_sessions.store.runs import Runs
-from helix_sessions.store.staging import Staging
 from helix_sessions.store.states import States
-from helix_sessions.store.statuses import Statuses
 from helix_sessions.store.sub_sessions import SubSessions
 from helix_sessions.store.submissions import Submissions
 from helix_sessions.store.subscriptions import Subscriptions
@@ -24,12 +28,12 @@ class SessionStore(
     Subscriptions,
     Wakes,
     States,
-    Statuses,
+    Cleanup,
     Commits,
     Messages,
     Runs,
     Checkpoints,
-    Staging,
+    Debris,
     Interrupts,
     SubSessions,
     Turns,
@@ -39,5 +43,9 @@ class SessionStore(
     Children,
     Rewinds,
     Idempotency,
+    Retention,
+    Exports,
+    Imports,
+    Erasure,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

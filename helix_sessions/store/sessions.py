@@ -8,26 +8,15 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
-from helix_sessions.models import (
-    Checkpoint,
-    ClientCall,
-    Event,
-    EventKey,
-    Message,
-    Run,
-    Session,
-    StagedChange,
-    StateSnapshot,
-    SubSessionRef,
-)
+from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import (
@@ -64,17 +53,6 @@ _SUMMARY = (
     "expires_at",
     "created_at",
     "updated_at",
-)
-_BELONGINGS: tuple[type[models.Model], ...] = (
-    Message,
-    Event,
-    EventKey,
-    Run,
-    Checkpoint,
-    StateSnapshot,
-    StagedChange,
-    SubSessionRef,
-    ClientCall,
 )
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
@@ -178,10 +156,9 @@ class Sessions(StoreBase):
                 seen |= level
                 present = {key for key in sorted(level) if self._locked(connection, key, version)}
                 version = None
-                below = _children(self.using, present)
+                below = children_of(self.using, present)
                 for key in sorted(present):
-                    _remove(connection, key)
-                    wake_after_commit(connection, key, None)
+                    remove(connection, key)
                 level = below - seen
 
     def _locked(
@@ -401,7 +378,7 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
     work.change(message_count=count, head_seq=work.session.head_seq + count)
 
 
-def _children(using: str, parents: Iterable[str]) -> set[str]:
+def children_of(using: str, parents: Iterable[str]) -> set[str]:
     """The ids of the next level of a tree: children by parent, and by local reference."""
     keys = list(parents)
     children = Session.objects.using(using).filter(parent_session_id__in=keys)
@@ -412,7 +389,13 @@ def _children(using: str, parents: Iterable[str]) -> set[str]:
     }
 
 
-def _remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
-    """The session's row goes first: the log may be removed only when its session is gone."""
-    for model in (Session, *_BELONGINGS):
+def remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
+    """Remove one locked session and what belongs to it, but not its tree. Archives of its log go after
+    the commit.
+
+    The session's row goes first: the log may be removed only when its session is gone.
+    """
+    archives.forget(connection, session_id)
+    for model in every_table():
         execute(connection, f'DELETE FROM {table(model).name} WHERE "session_id" = %s', [session_id])  # noqa: S608
+    wake_after_commit(connection, session_id, None)

@@ -146,7 +146,8 @@ class TreeOfSessions(RuleBasedStateMachine):
         kinds = chance.choices(KINDS, k=chance.randint(1, 4))
         ids = self.new_calls(len(kinds))
         said = [calling(*ids)] if ids else []
-        pending, waits = [], []
+        pending: list[Any] = []
+        waits: list[Any] = []
         for call_id, kind in zip(ids, kinds, strict=True):
             if kind == "server":
                 said.append(result(call_id))

@@ -1,0 +1,234 @@
+"""The doctor: looks for sessions whose rows disagree, and puts right what leaves no doubt."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions import documents
+from helix_sessions.exceptions import HelixSessionsError, SessionNotFound
+from helix_sessions.models import Session
+from helix_sessions.models.guard import is_guarded
+from helix_sessions.store import inputs, pending, snapshots
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.database import execute, fetch
+from helix_sessions.store.invariants import SESSIONS, Invariant, invariants
+from helix_sessions.store.tables import table
+from helix_sessions.store.unit import lock_row, locking_transaction
+from helix_sessions.types import Finding
+
+_HIGHEST_ID = "\U0010ffff" * 256
+_SCOPE = re.compile(r"IN_SCOPE\((\w+)\)")
+_log = logging.getLogger("helix_sessions.doctor")
+
+
+class Doctor(StoreBase):
+    """Doctor."""
+
+    def examine_sessions(
+        self,
+        *,
+        session_ids: Iterable[str] | None = None,
+        repair: bool = False,
+        deep: bool = False,
+        page_size: int = 500,
+        on_finding: Callable[[Finding], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> list[Finding]:
+        """Check every invariant over all sessions, or over these; what is wrong.
+
+        Each check sees one moment, so writers are neither disturbed nor mistaken. `repair` puts right what
+        follows from other rows, under the session's lock, and neither raises the version nor logs an event.
+        `deep` also reads and reassembles every session's state. `on_progress` is told how many sessions
+        have been looked at.
+        """
+        inputs.integer(page_size, "page_size", minimum=1)
+        found: list[Finding] = []
+        seen = 0
+
+        def tell(finding: Finding) -> None:
+            found.append(finding)
+            if on_finding is not None:
+                on_finding(finding)
+
+        if session_ids is None and not is_guarded(self._connection):
+            tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
+        for count, scope in self._scopes(session_ids, page_size):
+            if should_stop is not None and should_stop():
+                break
+            for check in (*invariants(), *_DOCUMENT_CHECKS, *(_DEEP_CHECKS if deep else ())):
+                for finding in list(check_scope(self._connection, check, scope)):
+                    tell(self._repaired(check, finding) if repair and finding.repairable else finding)
+            seen += count
+            if on_progress is not None:
+                on_progress(seen)
+        return found
+
+    def _scopes(self, session_ids: Iterable[str] | None, size: int) -> Iterator[tuple[int, "Scope"]]:
+        if session_ids is not None:
+            keys = [session_key(key) for key in session_ids]
+            for start in range(0, len(keys), size):
+                some = keys[start : start + size]
+                yield len(some), Scope(sql=f"IN ({', '.join(['%s'] * len(some))})", params=tuple(some))
+            return
+        # Ranges, not lists: rows whose session is gone lie between the sessions that are there.
+        rows = Session.objects.using(self.using).order_by("session_id").values_list("session_id", flat=True)
+        last = ""
+        while True:
+            page = list(rows.filter(session_id__gt=last)[:size])
+            end = page[-1] if len(page) == size else _HIGHEST_ID
+            yield len(page), Scope(sql="> %s AND {column} <= %s", params=(last, end))
+            if end == _HIGHEST_ID:
+                return
+            last = end
+
+    def _repaired(self, check: "Check", finding: Finding) -> Finding:
+        key = str(finding.session_id)
+        try:
+            with locking_transaction(self.using) as connection:
+                try:
+                    lock_row(connection, key, ("session_id",))
+                except SessionNotFound:
+                    if not finding.code.startswith("orphan_"):
+                        return finding
+                repair_session(connection, check, key)
+                scope = Scope(sql="IN (%s)", params=(key,))
+                left = list(check_scope(connection, check, scope))
+        except HelixSessionsError as error:
+            _log.error("%s of session %s could not be repaired: %s", finding.code, key, error.code)
+            return finding
+        if not left:
+            _log.warning("%s of session %s was repaired: %s", finding.code, key, finding.detail)
+        return replace(finding, repaired=not left)
+
+
+_UNGUARDED = "the database does not refuse changes to the event log; see manage.py guard_event_log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The sessions that are looked at, as a condition on a column."""
+
+    sql: str
+    params: tuple[str, ...]
+
+    def on(self, column: str) -> str:
+        return f"({column} {self.sql.format(column=column)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentCheck:
+    """A check that has to look into documents: a function instead of a query."""
+
+    code: str
+    look: Callable[[BaseDatabaseWrapper, Scope], Iterator[tuple[str, str]]]
+    mend: Callable[[BaseDatabaseWrapper, str], None] | None = None
+
+
+Check = Invariant | DocumentCheck
+
+
+def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> Iterator[Finding]:
+    """What breaks this invariant among these sessions."""
+    if isinstance(check, DocumentCheck):
+        for session_id, detail in check.look(connection, scope):
+            yield Finding(
+                code=check.code, session_id=session_id, detail=detail, repairable=check.mend is not None
+            )
+        return
+    params: list[str] = []
+
+    def place(match: re.Match[str]) -> str:
+        params.extend(scope.params)
+        return scope.on(f"{match[1]}.session_id")
+
+    sql = _SCOPE.sub(place, check.sql)
+    for session_id, detail in fetch(connection, sql, params, prepare=False):
+        yield Finding(
+            code=check.code,
+            session_id=session_id,
+            detail=detail,
+            severity=check.severity,
+            repairable=bool(check.repair),
+        )
+
+
+def repair_session(connection: BaseDatabaseWrapper, check: Check, session_id: str) -> None:
+    """Put one invariant of a locked session right."""
+    if isinstance(check, DocumentCheck):
+        if check.mend is not None:
+            check.mend(connection, session_id)
+        return
+    for sql in check.repair:
+        execute(connection, sql, [session_id] * sql.count("%s"), prepare=False)
+
+
+def _texts(
+    connection: BaseDatabaseWrapper, scope: Scope, columns: tuple[str, ...], condition: str
+) -> list[tuple[Any, ...]]:
+    selection = table(Session).selection(connection.vendor, columns)
+    sql = f"SELECT {selection} FROM {SESSIONS} WHERE {scope.on('session_id')} AND {condition}"  # noqa: S608
+    return fetch(connection, sql, scope.params, prepare=False)
+
+
+def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    columns = ("session_id", "awaiting_client", "pending_client_tool_calls")
+    some = "(awaiting_client OR pending_client_tool_calls IS NOT NULL)"
+    for session_id, flag, text in _texts(connection, scope, columns, some):
+        awaits = pending.columns(pending.read(text))["awaiting_client"]
+        if awaits != bool(flag):
+            yield session_id, f"awaiting_client is {bool(flag)}, by the pending calls it is {awaits}"
+
+
+def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
+    text = lock_row(connection, session_id, ("pending_client_tool_calls",)).pending_client_tool_calls
+    derived = pending.columns(pending.read(text))
+    del derived["pending_client_tool_calls"]
+    Session.objects.using(connection.alias).filter(session_id=session_id).update(**derived)
+
+
+def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    columns = ("session_id", "client_tool_call_ownership")
+    rows = _texts(connection, scope, columns, "client_tool_call_ownership IS NOT NULL")
+    maps = {session_id: documents.load(text) for session_id, text in rows}
+    named = {owner for owners in maps.values() for owner in owners.values() if isinstance(owner, str)}
+    known = set(
+        Session.objects.using(connection.alias)
+        .filter(session_id__in=named)
+        .values_list("session_id", flat=True)
+    )
+    for session_id, owners in maps.items():
+        lost = sum(owner not in known for owner in owners.values() if isinstance(owner, str))
+        if lost:
+            yield session_id, f"client tool calls owned by sessions that do not exist: {lost}"
+
+
+def _look_for_states(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    columns = ("session_id", "state_base", "state_number", "state_digest")
+    for session_id, base, number, digest in _texts(connection, scope, columns, "state_number > 0"):
+        try:
+            state = snapshots.read(connection, session_id, base, number)
+        except HelixSessionsError as error:
+            yield session_id, f"the state cannot be put together: {error.code}"
+        else:
+            if documents.digest(documents.write(state)) != digest and not _moved(
+                connection, session_id, number
+            ):
+                yield session_id, "the state is not the one that was saved"
+
+
+def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> bool:
+    """Whether the session got another state while it was being read."""
+    sql = f"SELECT 1 FROM {SESSIONS} WHERE session_id = %s AND state_number = %s"  # noqa: S608
+    return not fetch(connection, sql, [session_id, number])
+
+
+_DOCUMENT_CHECKS = (
+    DocumentCheck(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
+    DocumentCheck(code="ownership_dangling", look=_look_for_owners),
+)
+_DEEP_CHECKS = (DocumentCheck(code="state_digest", look=_look_for_states),)

@@ -1,0 +1,201 @@
+"""The doctor: each invariant broken by hand is found, and put right where nothing has to be guessed."""
+
+from dataclasses import replace
+
+import pytest
+from django.db import connection
+
+from helix_sessions.models import Session
+from helix_sessions.models.guard import lower_guard, raise_guard
+from helix_sessions.store import SessionStore, doctor
+from helix_sessions.store.belongings import belongings, kind_of
+from helix_sessions.store.invariants import invariants
+from helix_sessions.types import Finding
+from tests.invariants import assert_invariants
+from tests.parallel import run_threads
+
+P = "helix_sessions"
+S = "WHERE session_id = 's'"
+
+REPAIRABLE = {
+    **{
+        f"orphan_{kind_of(model)}": f"UPDATE {model._meta.db_table} SET session_id = 'ghost' {S}"
+        for model in belongings()
+    },
+    "archived_events_left": f"UPDATE {P}_session SET first_seq = 3 {S}",
+    "head_seq_behind": f"UPDATE {P}_session SET head_seq = head_seq - 2 {S}",
+    "message_count": f"UPDATE {P}_session SET message_count = message_count + 1 {S}",
+    "run_pointer": f"UPDATE {P}_session SET run_id = 'ghost' {S}",
+    "turn_count": f"UPDATE {P}_session SET turn_count = 7 {S}",
+    "state_pinned": f"UPDATE {P}_session SET state_pinned = 0 {S}",
+    "state_left_over": f"INSERT INTO {P}_statesnapshot (session_id, number, base, document)"
+    " VALUES ('s', 99, 99, '{}')",
+    "checkpoint_pointer": f"UPDATE {P}_session SET checkpoint_id = 'ghost' {S}",
+    "staged_count": f"UPDATE {P}_session SET staged_count = 0 {S}",
+    "parent_missing": f"UPDATE {P}_session SET parent_session_id = 'ghost' WHERE session_id = 'child'",
+    "root_mismatch": f"UPDATE {P}_session SET root_session_id = 'other' WHERE session_id = 'child'",
+    "awaiting_client": f"UPDATE {P}_session SET awaiting_client = NOT awaiting_client {S}",
+}
+FOR_A_PERSON = {
+    "archive_gap": f"UPDATE {P}_session SET first_seq = 3 {S}",
+    "head_seq_ahead": f"UPDATE {P}_session SET head_seq = head_seq + 1 {S}",
+    "log_gap": f"DELETE FROM {P}_event {S} AND seq = 2",
+    "log_start": f"UPDATE {P}_event SET type = 'other' {S} AND seq = 1",
+    "version_without_event": f"UPDATE {P}_session SET version = 1000 {S}",
+    "time_went_back": f"UPDATE {P}_event SET created_at = '2001-01-01' {S} AND seq = 3",
+    "event_key_dangling": f"UPDATE {P}_eventkey SET seq = 999 {S}",
+    "message_positions": f"UPDATE {P}_message SET position = 50 {S} AND position = 1",
+    "message_without_event": f"UPDATE {P}_event SET message_position = NULL {S}",
+    "event_without_message": f"DELETE FROM {P}_message {S} AND truncated_seq IS NOT NULL",
+    "message_order": f"UPDATE {P}_message SET seq = 999 {S} AND position = 0",
+    "truncation_without_event": f"UPDATE {P}_message SET truncated_seq = 999 {S} AND truncated_seq > 0",
+    "several_running_runs": f"DROP INDEX helix_run_one_running; UPDATE {P}_run SET status = 'running' {S}",
+    "run_end": f"UPDATE {P}_run SET end_sequence = 1 {S} AND status = 'running'",
+    "run_without_event": f"UPDATE {P}_event SET type = 'other' {S} AND type = 'run_started'",
+    "state_missing": f"DELETE FROM {P}_statesnapshot {S} AND number > 1",
+    "checkpoint_state_missing": f"DELETE FROM {P}_statesnapshot {S}",
+    "checkpoint_without_event": f"UPDATE {P}_checkpoint SET seq = seq + 500 {S}",
+    "ref_without_event": f"UPDATE {P}_subsessionref SET seq = 1 {S}",
+    "ref_without_session": f"UPDATE {P}_subsessionref SET sub_session_id = 'ghost' {S}",
+    "parent_cycle": f"UPDATE {P}_session SET parent_session_id = 'child' {S}",
+    "ownership_dangling": f'UPDATE {P}_session SET client_tool_call_ownership = \'{{"c": "ghost"}}\' {S}',
+    "state_digest": f"UPDATE {P}_session SET state_digest = 'other' {S}",
+}
+WARNINGS = {"archived_events_left", "run_without_event", "ref_without_session"}
+
+
+@pytest.fixture
+def session(store: SessionStore) -> str:
+    """A session with something in every table, and a child."""
+    store.create_session("s", agent_type="writer", custom_state={"n": 0})
+    for name in ("first", "second"):
+        run = store.create_run("s", run_id=name)
+        store.append_messages(
+            "s", [{"role": "user", "content": name}, {"role": "assistant", "content": "ok"}]
+        )
+        state = store.load_state("s")
+        store.save_state("s", replace(state, custom_state={"n": name}))
+        if name == "first":
+            store.update_run_status("s", run.run_id, "completed")
+    store.append_messages("s", [{"role": "user", "content": "forgotten"}])
+    store.truncate_messages("s", 4)
+    store.merge_custom_state("s", [{"op": "set", "path": ["m"], "value": 1}])
+    store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
+    store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")
+    store.create_session("child", agent_type="reader", parent_session_id="s")
+    store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
+    return "s"
+
+
+def break_rows(statements: str) -> None:
+    """Change rows behind the store's back."""
+    lower_guard(connection)
+    with connection.cursor() as cursor:
+        for sql in statements.split(";"):
+            cursor.execute(sql)
+    raise_guard(connection)
+
+
+def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
+    return {finding.code: finding for finding in store.examine_sessions(deep=True, repair=repair)}
+
+
+@pytest.mark.django_db
+class TestDoctor:
+    def test_every_check_is_tried_here(self) -> None:
+        checks: tuple[doctor.Check, ...] = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
+        assert {check.code for check in checks} == REPAIRABLE.keys() | FOR_A_PERSON.keys()
+
+    def test_finds_nothing_wrong_with_what_the_store_wrote(self, store: SessionStore, session: str) -> None:
+        assert store.examine_sessions(deep=True) == []
+        assert_invariants(session)
+
+    @pytest.mark.parametrize("code", REPAIRABLE)
+    def test_finds_and_repairs(self, store: SessionStore, session: str, code: str) -> None:
+        if code == "orphan_archived_range":
+            break_rows(
+                f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
+                " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
+            )
+        break_rows(REPAIRABLE[code])
+        where = "child" if code in ("parent_missing", "root_mismatch") else "s"
+        finding = found(store)[code]
+        assert finding.session_id == ("ghost" if code.startswith("orphan") else where)
+        assert finding.repairable
+        assert not finding.repaired
+        assert finding.severity == ("warning" if code in WARNINGS else "error")
+        version = Session.objects.get(session_id="s").version
+        assert found(store, repair=True)[code].repaired
+        assert code not in found(store)
+        assert Session.objects.get(session_id="s").version == version
+
+    @pytest.mark.parametrize("code", FOR_A_PERSON)
+    def test_finds_and_leaves_to_a_person(self, store: SessionStore, session: str, code: str) -> None:
+        break_rows(FOR_A_PERSON[code])
+        finding = found(store)[code]
+        assert finding.session_id in ("s", "child")
+        assert finding.severity == ("warning" if code in WARNINGS else "error")
+        assert not finding.repairable
+        assert not found(store, repair=True)[code].repaired
+        assert code in found(store)
+
+    def test_repairs_make_the_session_whole_again(self, store: SessionStore, session: str) -> None:
+        before = store.load_state("s")
+        counts = ("head_seq_behind", "message_count", "run_pointer", "turn_count", "staged_count")
+        break_rows(";".join(REPAIRABLE[code] for code in (*counts, "state_pinned", "awaiting_client")))
+        store.examine_sessions(repair=True)
+        assert store.load_state("s") == before
+        assert_invariants("s")
+
+    def test_a_count_is_not_repaired_when_messages_are_missing(
+        self, store: SessionStore, session: str
+    ) -> None:
+        break_rows(f"DELETE FROM {P}_message {S} AND position = 1")
+        assert not found(store, repair=True)["message_count"].repaired
+        assert "message_positions" in found(store)
+
+    def test_looks_at_chosen_sessions_only(self, store: SessionStore, session: str) -> None:
+        break_rows(REPAIRABLE["staged_count"])
+        assert store.examine_sessions(session_ids=["child"]) == []
+        assert [f.code for f in store.examine_sessions(session_ids=["child", "s"])] == ["staged_count"]
+
+    @pytest.mark.parametrize("size", [1, 2, 7])
+    def test_pages_cover_every_session_and_what_lies_between(
+        self, store: SessionStore, session: str, size: int
+    ) -> None:
+        for key in ("a", "b", "z", "\U0001f40d"):
+            store.create_session(key, agent_type="writer")
+        break_rows(f"UPDATE {P}_event SET session_id = 'between' WHERE session_id = 'b'")
+        told: list[int] = []
+        findings = store.examine_sessions(page_size=size, on_progress=told.append)
+        assert {(f.code, f.session_id) for f in findings} == {
+            ("orphan_event", "between"),
+            ("head_seq_ahead", "b"),
+        }
+        assert told[-1] == 6
+        store.examine_sessions(repair=True)  # else the database refuses what is left
+
+    def test_says_when_the_log_is_not_guarded(self, store: SessionStore) -> None:
+        lower_guard(connection)
+        [finding] = store.examine_sessions()
+        assert (finding.code, finding.severity, finding.session_id) == ("log_not_guarded", "warning", None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writers_next_to_it_are_not_mistaken(store: SessionStore) -> None:
+    for index in range(3):
+        store.create_session(f"s{index}", agent_type="writer", custom_state={"n": 0})
+
+    def work(index: int) -> list[Finding]:
+        if index == 3:
+            return [f for _ in range(12) for f in store.examine_sessions(deep=True)]
+        key = f"s{index}"
+        for number in range(25):
+            run = store.create_run(key)
+            store.stage_changes(key, "step", "call", [{"op": "set", "path": ["n"], "value": number}])
+            state = store.load_state(key)
+            store.save_state_and_promote_staging(key, state, [{"role": "user", "content": number}])
+            store.update_run_status(key, run.run_id, "completed")
+        return []
+
+    assert run_threads(4, work) == [[]] * 4
