@@ -6,7 +6,6 @@ from helix_sessions.store.debris import Debris
 from helix_sessions.store.erasure import Erasure
 from helix_sessions.store.events import Events
 from helix_sessions.store.exports import Exports
-from helix_sessions.store.idempotency import Idempotency
 from helix_sessions.store.imports import Imports
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
@@ -16,17 +15,14 @@ from helix_sessions.store.rewinds import Rewinds
 from helix_sessions.store.runs import Runs
 from helix_sessions.store.states import States
 from helix_sessions.store.sub_sessions import SubSessions
-from helix_sessions.store.submissions import Submissions
 from helix_sessions.store.subscriptions import Subscriptions
 from helix_sessions.store.suspensions import Suspensions
 from helix_sessions.store.turns import Turns
-from helix_sessions.store.wakes import Wakes
 
 
 class SessionStore(
     Events,
     Subscriptions,
-    Wakes,
     States,
     Cleanup,
     Commits,
@@ -38,11 +34,9 @@ class SessionStore(
     SubSessions,
     Turns,
     Suspensions,
-    Submissions,
     Resumes,
     Children,
     Rewinds,
-    Idempotency,
     Retention,
     Exports,
     Imports,
