@@ -25,6 +25,30 @@ class Conf:
     PORTABLE_WRITES: bool = False
     """Flush a write table by table on PostgreSQL too, instead of in one statement."""
 
+    STUCK_MINUTES: int = 15
+    """A session that is running and has not moved for so long is shown as stuck."""
+
+    MASKED_KEYS: list[str] = [
+        "*password*",
+        "*passwd*",
+        "*secret*",
+        "*token",
+        "*api_key*",
+        "*apikey*",
+        "*private_key*",
+        "*credential*",
+        "authorization",
+        "cookie",
+        "set-cookie",
+    ]
+    """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
+
+    ADMIN_DOCUMENT_CHARACTERS: int = 20_000
+    """So much of a document is shown in the admin; the rest can be downloaded."""
+
+    ADMIN_ACTION_LIMIT: int = 1_000
+    """So many sessions an action of the admin takes at once."""
+
     def __getattribute__(self, name: str) -> Any:
         # Past the lazy object, which takes microseconds to say that a setting is not there.
         given = getattr(settings._wrapped, "HELIX_SESSIONS", None)  # type: ignore[misc]
