@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.contrib.admin.utils import quote
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
@@ -51,7 +51,7 @@ class ActionViews(ModelAdmin):
         choose.__name__ = f"choose_{action.name}"
         return choose
 
-    def action_view(self, request: HttpRequest, name: str) -> HttpResponse:
+    def action_view(self, request: HttpRequest, name: str) -> HttpResponseBase:
         """GET shows what would happen; POST with a reason makes it happen."""
         action = ACTIONS.get(name)
         if action is None:
@@ -105,7 +105,7 @@ class ActionViews(ModelAdmin):
             "form": form or action.form(initial=_initial(initial)),
             "back": _back(sessions),
         }
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         status = 200 if form is None else 422
         return TemplateResponse(request, "admin/helix_sessions/session/confirm.html", context, status=status)
 
@@ -128,7 +128,7 @@ class ActionViews(ModelAdmin):
             "outcome": outcome,
             "total": len(set(ids)),
         }
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/helix_sessions/session/outcome.html", context)
 
 

@@ -144,8 +144,8 @@ ACTIONS = {
                 "%(count)d session was asked to stop.", "%(count)d sessions were asked to stop.", "count"
             ),
             explanation=_(
-                "Whoever runs a session sees the request before its next step and stops cleanly. A process that "
-                "died will never see it: such a session can be failed."
+                "Whoever runs a session sees the request before its next step and stops cleanly. A process "
+                "that died will never see it: such a session can be failed."
             ),
             refusal=_unless_ended,
             perform=_interrupt,
@@ -162,7 +162,7 @@ ACTIONS = {
                 "%(count)d session is active again.", "%(count)d sessions are active again.", "count"
             ),
             explanation=_(
-                "Paused and interrupted sessions become active, if they are still paused or interrupted then. "
+                "Paused and interrupted sessions become active, if that is what they still are then. "
                 "Nothing is run by this: it lets whoever drives the session go on."
             ),
             refusal=_if_held,
@@ -180,8 +180,8 @@ ACTIONS = {
                 "%(count)d session has expired.", "%(count)d sessions have expired.", "count"
             ),
             explanation=_(
-                "The next cleanup fails expired sessions and removes their workspace snapshots. Until then the "
-                "expiry can be set again."
+                "The next cleanup fails expired sessions and removes their workspace snapshots. Until then "
+                "the expiry can be set again."
             ),
             refusal=_unless_ended,
             perform=_expire,
@@ -214,7 +214,7 @@ ACTIONS = {
                 "%(count)d session was branched.", "%(count)d sessions were branched.", "count"
             ),
             explanation=_(
-                "A new session with the state and the messages of this one; the session itself goes on as it is."
+                "A new session with the state and the messages of this one, which goes on as it is."
             ),
             refusal=_always,
             perform=_branch,
@@ -274,8 +274,8 @@ ACTIONS = {
             ),
             report=ngettext_lazy("%(count)d session was failed.", "%(count)d sessions were failed.", "count"),
             explanation=_(
-                "The session ends as failed, with your reason, and so does the run it may be in. Agents do not "
-                "go on with a failed session."
+                "The session ends as failed, with your reason, and so does the run it may be in. Agents do "
+                "not go on with a failed session."
             ),
             refusal=_unless_ended,
             perform=_fail,
@@ -295,8 +295,8 @@ ACTIONS = {
                 "%(count)d session was deleted.", "%(count)d sessions were deleted.", "count"
             ),
             explanation=_(
-                "Messages, runs, checkpoints and logs go too, and nothing brings them back. What remains is the "
-                "entry in the admin's log. Export first what may be needed."
+                "Messages, runs, checkpoints and logs go too, and nothing brings them back. What remains is "
+                "the entry in the admin's log. Export first what may be needed."
             ),
             refusal=_always,
             perform=_delete,

@@ -1,6 +1,7 @@
 """The dashboard: what an operator wants to know first. Every query is bounded, and kept for a minute."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -130,7 +131,9 @@ def _statuses() -> tuple[list[Number], bool]:
     counts = _estimated_statuses()
     is_estimate = counts is not None
     if counts is None:
-        counts = {status: bounded_count(Session.objects.filter(status=status)) for status in words.STATUS_LABELS}
+        counts = {
+            status: bounded_count(Session.objects.filter(status=status)) for status in words.STATUS_LABELS
+        }
     total = sum(counts.values()) or 1
     numbers, offset = [], 0.0
     for status, label in words.STATUS_LABELS.items():
@@ -234,6 +237,5 @@ def _agents() -> tuple[list[Agent], int]:
 
 def _waiting() -> list[dict[str, Any]]:
     rows = Session.objects.awaiting_client().unfinished().order_by("updated_at")
-    return list(rows.values("session_id", "agent_type", "user_id", "updated_at")[:OLDEST_SHOWN])
-
-
+    found: Iterable[Any] = rows.values("session_id", "agent_type", "user_id", "updated_at")[:OLDEST_SHOWN]
+    return list(found)

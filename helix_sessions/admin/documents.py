@@ -10,6 +10,7 @@ from helix_sessions.admin import words
 from helix_sessions.conf import conf
 
 MASK = "••••••"
+BRIEF = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,13 @@ class Shown:
     size: str
     """How large the whole of it is."""
     is_cut: bool
+
+    @property
+    def brief(self) -> str:
+        """Its first words on one line."""
+        text = self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
+        text = " ".join(text[: 4 * BRIEF].split())
+        return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
 
 
 def shown(value: Any) -> Shown:

@@ -87,7 +87,7 @@ class AgentTypeFilter(admin.SimpleListFilter):
 class CreatedFilter(admin.ListFilter):
     """`?created_from=2026-01-01&created_to=2026-01-31`, both days included."""
 
-    title = _("created")  # type: ignore[assignment]
+    title = _("created")
     template = "admin/helix_sessions/session/created_filter.html"
     parameters = ("created_from", "created_to")
 
@@ -104,14 +104,16 @@ class CreatedFilter(admin.ListFilter):
         """Always."""
         return True
 
-    def expected_parameters(self) -> list[str]:
+    def expected_parameters(self) -> list[str | None]:
         """Both ends of the range."""
         return list(self.parameters)
 
     def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:
         """Usual ranges; the template offers any other."""
         others = {name: value for name, value in changelist.params.items() if name not in ("p", "e")}
-        self.kept = [(n, v[-1] if isinstance(v, list) else v) for n, v in others.items() if n not in self.parameters]
+        self.kept = [
+            (n, v[-1] if isinstance(v, list) else v) for n, v in others.items() if n not in self.parameters
+        ]
         today = timezone.localdate()
         chosen = tuple(self.used_parameters.get(name) or None for name in self.parameters)
         usual = [

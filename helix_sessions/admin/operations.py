@@ -95,8 +95,8 @@ def operator(request: HttpRequest) -> dict[str, Any]:
 
 def _log(action: Action, request: HttpRequest, session_id: str, answers: Answers) -> None:
     LogEntry.objects.log_actions(
-        user_id=request.user.pk,
-        queryset=[Session(session_id=session_id)],  # type: ignore[arg-type]
+        user_id=operator(request)["id"],
+        queryset=[Session(session_id=session_id)],
         action_flag=CHANGE if action.leaves_session else DELETION,
         change_message=f"{action.label}: {answers['reason']}",
         single_object=True,

@@ -201,7 +201,7 @@ class PageViews(ModelAdmin):
     def _render(
         self, request: HttpRequest, session: Session, page: str, context: dict[str, Any]
     ) -> TemplateResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         return TemplateResponse(
             request,
             f"admin/helix_sessions/session/{page}.html",
@@ -223,9 +223,9 @@ class PageViews(ModelAdmin):
             "remarks": sight.remarks(session, now),
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "actions": [
-                {"action": action, "refusal": action.refusal(session)}
+                action
                 for action in ACTIONS.values()
-                if action.is_allowed(request)
+                if action.is_allowed(request) and not action.refusal(session)
             ],
             "tabs": _tabs(session, children),
         }

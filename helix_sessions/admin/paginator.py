@@ -11,7 +11,7 @@ COUNTED = 10_000
 """Rows beyond this are neither counted one by one nor paged to: a filter finds them sooner."""
 
 
-class BoundedPaginator(Paginator[Any]):
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts exactly up to `COUNTED`; above, a whole table is estimated and a filtered one is "more than"."""
 
     object_list: QuerySet[Any]

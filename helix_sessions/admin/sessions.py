@@ -1,6 +1,5 @@
 """The session list."""
 
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -12,7 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin import sight, words
+from helix_sessions.admin import sight
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin
@@ -30,17 +29,7 @@ FOUND_BY_EACH = 500
 class SessionAdmin(ActionViews, PageViews, ModelAdmin):
     """Sessions: found here, read on their pages, changed by actions alone."""
 
-    list_display = (
-        "session",
-        "state",
-        "agent",
-        "user",
-        "waiting_for",
-        "turns",
-        "messages",
-        "activity",
-        "age",
-    )
+    list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
     list_display_links = ("session",)
     list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter)
     list_per_page = 50
@@ -121,15 +110,10 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
         """Text, colour and icon; and since when."""
         return _cell("status", chip=sight.status_chip(session.status), since=session.status_since)
 
-    @admin.display(description=_("Agent"))
-    def agent(self, session: Session) -> str:
-        """The kind of agent."""
-        return session.agent_type
-
-    @admin.display(description=_("User"), empty_value="–")
-    def user(self, session: Session) -> str | None:
-        """Whom the agent works for."""
-        return session.user_id
+    @admin.display(description=_("Agent, user"))
+    def agent(self, session: Session) -> SafeString:
+        """The kind of agent, and whom it works for."""
+        return _cell("agent", session=session)
 
     @admin.display(description=_("Waiting for"))
     def waiting_for(self, session: Session) -> SafeString:
@@ -150,22 +134,11 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
         """How long its transcript is."""
         return session.message_count
 
-    @admin.display(description=_("Last activity"))
+    @admin.display(description=_("Last activity, age"))
     def activity(self, session: Session) -> SafeString:
-        """When anything happened last."""
-        return _time(session.updated_at)
-
-    @admin.display(description=_("Age"))
-    def age(self, session: Session) -> SafeString:
-        """How long ago it was created."""
-        return _cell(
-            "age", value=session.created_at, text=words.duration(timezone.now() - session.created_at)
-        )
+        """When anything happened last, and how long ago it was created."""
+        return _cell("activity", session=session)
 
 
 def _cell(name: str, **context: Any) -> SafeString:
     return render_to_string(f"admin/helix_sessions/session/cells/{name}.html", context)
-
-
-def _time(value: datetime) -> SafeString:
-    return render_to_string("admin/helix_sessions/includes/time.html", {"value": value})

@@ -9,7 +9,7 @@ from helix_sessions.models.fields import DocumentField, IdField, beginning_of, s
 
 
 class EventQuerySet(models.QuerySet["Event"]):
-    def in_brief(self, characters: int) -> "models.QuerySet[Event, dict[str, Any]]":
+    def in_brief(self, characters: int) -> "models.QuerySet[Event, Any]":
         """As dicts, with `text`, the beginning of the data's JSON, and `size`, its characters, instead of
         the data: a page of a log costs the same however large its documents are."""
         return self.values(

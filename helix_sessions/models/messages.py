@@ -14,7 +14,7 @@ class MessageQuerySet(models.QuerySet["Message"]):
         """Part of the transcript: not truncated."""
         return self.filter(truncated_seq__isnull=True)
 
-    def in_brief(self, characters: int) -> "models.QuerySet[Message, dict[str, Any]]":
+    def in_brief(self, characters: int) -> "models.QuerySet[Message, Any]":
         """As dicts, with `text`, the beginning of the message's JSON, and `size`, its characters."""
         return self.values(
             "position",

@@ -20,6 +20,12 @@ def ago(value: datetime | None) -> str:
 
 
 @register.filter
+def age(value: datetime | None) -> str:
+    """How long it has been."""
+    return "" if value is None else words.duration(timezone.now() - value)
+
+
+@register.filter
 def span(value: timedelta | None) -> str:
     """A duration in at most two units."""
     return "" if value is None else words.duration(value)
@@ -50,9 +56,17 @@ def when(value: datetime | None) -> dict[str, Any]:
 
 
 @register.inclusion_tag("admin/helix_sessions/includes/document.html")
-def document(shown: Any, raw_url: str = "", label: str = "", is_open: bool = False) -> dict[str, Any]:
-    """A collapsible document with its size and a download."""
-    return {"shown": shown, "raw_url": raw_url, "label": label, "is_open": is_open}
+def document(
+    shown: Any, raw_url: str = "", label: str = "", is_open: bool = False, with_brief: bool = False
+) -> dict[str, Any]:
+    """A collapsible document with its size, a download, and if wanted its first words."""
+    return {
+        "shown": shown,
+        "raw_url": raw_url,
+        "label": label,
+        "is_open": is_open,
+        "with_brief": with_brief,
+    }
 
 
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)

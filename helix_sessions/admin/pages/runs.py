@@ -42,7 +42,7 @@ def runs(session: Session, before: int | None = None) -> tuple[list[RunLine], in
     rows = Run.objects.filter(session_id=session.session_id).newest_first()
     if before is not None:
         rows = rows.filter(turn__lt=before)
-    found = list(
+    found: list[Any] = list(
         rows.values(
             "run_id",
             "turn",

@@ -41,7 +41,7 @@ def _status(data: dict[str, Any]) -> str:
 
 def _finished(data: dict[str, Any]) -> str:
     status = _word(data, "status")
-    return _("Run ended: %s") % words.RUN_STATUS_LABELS.get(status, status)
+    return _("Run ended: %s") % str(words.RUN_STATUS_LABELS.get(status, status))
 
 
 def _operator(data: dict[str, Any]) -> str:

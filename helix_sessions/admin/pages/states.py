@@ -1,5 +1,6 @@
 """The state of a session, and what changed between two of its checkpoints."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,11 +38,10 @@ class Difference:
 def checkpoints(session: Session) -> list[dict[str, Any]]:
     """The last checkpoints, without their states."""
     rows = Checkpoint.objects.filter(session_id=session.session_id).newest_first()
-    return list(
-        rows.values(
-            "checkpoint_id", "seq", "step_count", "status", "source", "message_count", "run_id", "created_at"
-        )[:CHECKPOINTS_SHOWN]
-    )
+    found: Iterable[Any] = rows.values(
+        "checkpoint_id", "seq", "step_count", "status", "source", "message_count", "run_id", "created_at"
+    )[:CHECKPOINTS_SHOWN]
+    return list(found)
 
 
 def state(store: SessionStore, session: Session) -> Shown:

@@ -113,18 +113,17 @@ def timeline(session: Session, view: View) -> Timeline:
 
 def newer_entries(session: Session, after: int) -> list[Entry]:
     """What happened after an event, oldest first, at most a page of it."""
-    events = Event.objects.filter(session_id=session.session_id, seq__gt=after).order_by("seq")
-    rows = list(events.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)[:PAGE_SIZE])
+    brief = Event.objects.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)
+    rows = list(brief.filter(session_id=session.session_id, seq__gt=after).order_by("seq")[:PAGE_SIZE])
     return entries_of(with_messages(session.session_id, rows))
 
 
 def _rows(session: Session, view: View) -> tuple[bool, list[Row]]:
     """A page and one row more, and whether it was read upwards."""
-    events = Event.objects.filter(session_id=session.session_id)
+    brief = Event.objects.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS).filter(session_id=session.session_id)
     types = KINDS[view.kind][1] if view.kind else ()
     if types:
-        events = events.filter(type__in=types)
-    brief = events.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)
+        brief = brief.filter(type__in=types)
     if view.seq is not None:
         start = max(view.seq - PAGE_SIZE // 2, 0)
         return True, list(brief.filter(seq__gt=start).order_by("seq")[: PAGE_SIZE + 1])
