@@ -1,13 +1,13 @@
 """System checks: what would lose or split a write is an error, what would only surprise is a warning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, get_origin
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
-from django.db import connections
+from django.db import connections, router
 
 from helix_sessions.conf import known_settings
 
@@ -64,19 +64,15 @@ def check_time_zones(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
     return [Error("helix_sessions stores aware times.", hint="Set USE_TZ = True.", id="helix_sessions.E004")]
 
 
-@register(Tags.database)
-def check_databases(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """Each database can keep the promises of the store."""
+@register()
+def check_databases(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Each database that holds sessions is configured so that the store can keep its promises."""
     found: list[CheckMessage] = []
-    for alias in databases or []:
-        connection = connections[alias]
+    for alias in _with_sessions(connections):
+        connection: Any = connections[alias]
         if connection.vendor == "sqlite":
-            found.extend(_check_sqlite(alias))
-        elif connection.vendor == "postgresql":
-            found.extend(_check_postgresql(alias))
-        else:
+            found.extend(_check_sqlite_options(connection))
+        elif connection.vendor != "postgresql":
             found.append(
                 Warning(
                     f"Database {alias!r} is {connection.display_name}, which is not supported.",
@@ -87,8 +83,34 @@ def check_databases(
     return found
 
 
-def _check_sqlite(alias: str) -> list[CheckMessage]:
-    connection: Any = connections[alias]
+@register(Tags.database)
+def check_connections(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """What only the database itself can tell; run by `migrate` and `check --database`."""
+    found: list[CheckMessage] = []
+    for alias in _with_sessions(databases or []):
+        connection: Any = connections[alias]
+        if connection.vendor == "sqlite":
+            found.extend(_check_durability(connection))
+        elif connection.vendor == "postgresql" and connection.pg_version < MIN_POSTGRESQL:
+            found.append(
+                Error(
+                    f"PostgreSQL {connection.pg_version // 10000} of database {alias!r} is too old.",
+                    hint="PostgreSQL 14 or newer is needed.",
+                    id="helix_sessions.E007",
+                )
+            )
+    return found
+
+
+def _with_sessions(aliases: Iterable[str]) -> list[str]:
+    from helix_sessions.models import Session
+
+    return [alias for alias in aliases if router.allow_migrate_model(alias, Session)]
+
+
+def _check_sqlite_options(connection: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if connection.Database.sqlite_version_info < MIN_SQLITE:
         found.append(
@@ -102,7 +124,8 @@ def _check_sqlite(alias: str) -> list[CheckMessage]:
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         found.append(
             Error(
-                f"The SQLite database {alias!r} begins transactions without a lock, so writes could be lost.",
+                f"The SQLite database {connection.alias!r} begins transactions without a lock, "
+                "so writes could be lost.",
                 hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE"} to it.',
                 id="helix_sessions.E006",
             )
@@ -110,33 +133,24 @@ def _check_sqlite(alias: str) -> list[CheckMessage]:
     if options.get("timeout", 5) < 10:
         found.append(
             Warning(
-                f"Writers of the SQLite database {alias!r} wait less than ten seconds for each other.",
+                f"Writers of the SQLite database {connection.alias!r} wait less than ten seconds "
+                "for each other.",
                 hint='Add "timeout": 30 to its OPTIONS.',
                 id="helix_sessions.W002",
-            )
-        )
-    with connection.cursor() as cursor:
-        [synchronous] = cursor.execute("PRAGMA synchronous").fetchone()
-    if synchronous < 2:
-        found.append(
-            Warning(
-                f"The SQLite database {alias!r} can lose committed writes when the power fails.",
-                hint='Add "init_command": "PRAGMA synchronous=FULL;" to its OPTIONS.',
-                id="helix_sessions.W003",
             )
         )
     return found
 
 
-def _check_postgresql(alias: str) -> list[CheckMessage]:
-    connection: Any = connections[alias]
-    version = connection.pg_version
-    if version >= MIN_POSTGRESQL:
+def _check_durability(connection: Any) -> list[CheckMessage]:
+    with connection.cursor() as cursor:
+        [synchronous] = cursor.execute("PRAGMA synchronous").fetchone()
+    if synchronous >= 2:
         return []
     return [
-        Error(
-            f"PostgreSQL {version // 10000} of database {alias!r} is too old.",
-            hint="PostgreSQL 14 or newer is needed.",
-            id="helix_sessions.E007",
+        Warning(
+            f"The SQLite database {connection.alias!r} can lose committed writes when the power fails.",
+            hint='Add "init_command": "PRAGMA synchronous=FULL;" to its OPTIONS.',
+            id="helix_sessions.W003",
         )
     ]

@@ -116,5 +116,5 @@ def _change(
         if before is None:
             before = read(work.connection, session.session_id, session.state_base, session.state_number)
         writes = diff(before, document)
-    change = documents.dump(writes)
+    change = documents.write(writes)  # deeper than a document may be, where the document is as deep as it may
     return change if len(change) <= room else None

@@ -12,7 +12,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work
-from helix_sessions.types import JSON, CheckpointMeta, SessionState
+from helix_sessions.types import JSON, UNSET, CheckpointMeta, SessionState
 from helix_sessions.writes import apply_writes, parse_writes
 
 
@@ -81,7 +81,9 @@ def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
     if state.mode != session.mode:
         raise ModeLocked(f"The mode is {session.mode!r} and cannot become {inputs.shown(state.mode)}.")
     before = session.status
-    work.change(**columns)
+    known = vars(session)
+    # What stays is left out: SQLite writes every index of a column that is set, to whatever value.
+    work.change(**{name: value for name, value in columns.items() if known.get(name, UNSET) != value})
     if columns["status"] != before:
         work.change(status_since=work.now)
         work.event("status_changed", {"from": before, "to": columns["status"]})

@@ -1,6 +1,6 @@
 """Every call that writes to a session, in a form that changes something after `prepare`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,6 +9,17 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import CheckpointMeta
 
 LARGE = "x" * 20_000
+
+
+def each_call(
+    store: SessionStore, *names: str, large: bool = False
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Every call, or those named, one after the other, each on sessions made anew for it."""
+    for name in names or CALLS:
+        for session in [line.session_id for line in store.list_sessions().items]:
+            store.delete_session(session)
+        prepare(store, name, large=large)
+        yield name, lambda name=name: CALLS[name](store)  # type: ignore[misc]
 
 
 def prepare(store: SessionStore, call: str = "", *, large: bool = False) -> None:

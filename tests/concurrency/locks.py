@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from helix_sessions.models import Session
 
@@ -40,14 +39,3 @@ def elsewhere(hold: Callable[[], Any]) -> Iterator[None]:
 def row_held(session_id: str) -> Any:
     """The session's row (on SQLite the database) locked by another connection."""
     return elsewhere(lambda: Session.objects.select_for_update().get(session_id=session_id))
-
-
-@pytest.fixture
-def impatient(settings: Any) -> Iterator[None]:
-    """Wait for locks for a tenth of a second only."""
-    settings.HELIX_SESSIONS = {"LOCK_TIMEOUT": 0.1}
-    if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA busy_timeout = 100")
-    yield
-    connection.close()

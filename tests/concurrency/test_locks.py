@@ -8,8 +8,8 @@ from django.db import OperationalError, connection, transaction
 
 from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionExists
 from helix_sessions.store import SessionStore
-from tests.concurrency.calls import CALLS, prepare
-from tests.concurrency.locks import elsewhere, impatient, row_held  # noqa: F401
+from tests.concurrency.calls import each_call, prepare
+from tests.concurrency.locks import elsewhere, row_held
 from tests.concurrency.outcomes import split
 from tests.invariants import assert_invariants, dump
 from tests.parallel import run_threads
@@ -21,15 +21,21 @@ MESSAGE = {"role": "user", "content": "hello"}
 
 @pytest.mark.usefixtures("impatient")
 class TestTimeout:
-    @pytest.mark.parametrize("name", CALLS)
-    def test_every_write_gives_up(self, store: SessionStore, name: str):
-        prepare(store, name)
-        before = dump()
+    def test_every_write_gives_up(self, store: SessionStore):
+        for name, call in each_call(store):
+            before = dump()
+            with row_held("s"), pytest.raises(SessionBusy):
+                call()
+            assert dump() == before, name
+            call()
+            assert dump() != before, name
+
+    def test_a_write_on_a_row_that_is_remembered_gives_up(self, store: SessionStore):
+        store.create_session("s", agent_type="agent")
+        store.append_messages("s", [MESSAGE])
         with row_held("s"), pytest.raises(SessionBusy):
-            CALLS[name](store)
-        assert dump() == before
-        CALLS[name](store)
-        assert dump() != before
+            store.append_messages("s", [MESSAGE])
+        assert store.append_messages("s", [MESSAGE]).message_count == 2
 
     def test_readers_do_not_wait(self, store: SessionStore):
         prepare(store)
@@ -132,24 +138,23 @@ class TestLockTimeoutOfTheCaller:
         if engine != "postgresql":
             pytest.skip("SQLite has no lock_timeout")
 
-    @pytest.mark.parametrize("name", CALLS)
-    def test_after_a_write(self, store: SessionStore, name: str):
-        prepare(store, name)
-        with transaction.atomic():
-            _execute("SET LOCAL lock_timeout = '4321ms'")
-            CALLS[name](store)
-            assert _lock_timeout() == "4321ms"
-        assert _lock_timeout() == "0"
+    def test_after_a_write(self, store: SessionStore):
+        for name, call in each_call(store):
+            with transaction.atomic():
+                _execute("SET LOCAL lock_timeout = '4321ms'")
+                call()
+                assert _lock_timeout() == "4321ms", name
+            assert _lock_timeout() == "0", name
 
-    @pytest.mark.parametrize("name", REFUSED)
-    def test_after_a_refusal(self, store: SessionStore, name: str):
+    def test_after_a_refusal(self, store: SessionStore):
         prepare(store)
         store.create_session("t", agent_type="agent")
-        with transaction.atomic():
-            _execute("SET LOCAL lock_timeout = '4321ms'")
-            with pytest.raises(HelixSessionsError):
-                REFUSED[name](store)
-            assert _lock_timeout() == "4321ms"
+        for name, call in REFUSED.items():
+            with transaction.atomic():
+                _execute("SET LOCAL lock_timeout = '4321ms'")
+                with pytest.raises(HelixSessionsError):
+                    call(store)
+                assert _lock_timeout() == "4321ms", name
 
     def test_of_the_connection(self, store: SessionStore):
         _execute("SET lock_timeout = '4321ms'")

@@ -258,9 +258,9 @@ def test_the_deepest_document_allowed_can_be_replaced(
     settings.HELIX_SESSIONS = {"MAX_DOCUMENT_DEPTH": 50}
     pad = {"pad": ["x" * 100] * 300}
     for custom in (
-        {**pad, "v": nested(49)},
-        {**pad, "v": nested(49, objects=True)},
-        {**pad, "v": nested(48)},
+        {**pad, "v": nested(50)},
+        {**pad, "v": nested(50, objects=True)},
+        {**pad, "v": nested(50)},
     ):
         store.save_state(session, replace(store.load_state(session), custom_state=custom))
         assert exact(store.load_state(session).custom_state) == exact(custom)

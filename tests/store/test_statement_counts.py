@@ -1,0 +1,155 @@
+"""How many statements each hot path takes, and what it leaves alone. A number that rises is a decision."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from helix_sessions.store import SessionStore, known_rows
+from helix_sessions.types import SessionState
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+USER = {"role": "user", "content": "hello"}
+MESSAGES = [USER, {"role": "assistant", "content": "hi"}]
+
+
+@pytest.fixture
+def state(store: SessionStore) -> SessionState:
+    """The state of a session with some history, whose row this connection wrote last."""
+    state = store.create_session("s", agent_type="writer", custom_state={"a": 1}, metadata={"m": 1})
+    store.create_run("s", run_id="r")
+    store.save_state_and_promote_staging("s", state, MESSAGES)
+    return store.load_state("s")
+
+
+def statements(call: Callable[[], Any]) -> list[str]:
+    """What the call sends to the database, the beginning and the end of a transaction included."""
+    call()  # whatever is worked out once per process has been
+    with CaptureQueriesContext(connection) as captured:
+        call()
+    return [str(query["sql"]) for query in captured.captured_queries]
+
+
+WRITES: dict[str, tuple[Callable[[SessionStore, SessionState], Any], int, int, int]] = {
+    "step commit": (
+        lambda store, state: store.save_state_and_promote_staging("s", state, MESSAGES),
+        *(8, 4, 1),
+    ),
+    "append": (lambda store, state: store.append_messages("s", MESSAGES), 6, 4, 1),
+    "emit_event": (lambda store, state: store.emit_event("s", "note", {"a": 1}), 5, 4, 1),
+    "compare-and-set": (
+        lambda store, state: store.compare_and_set_status("s", ["active"], "active"),
+        *(5, 4, 1),
+    ),
+    "compare-and-set, mismatch": (
+        lambda store, state: store.compare_and_set_status("s", ["failed"], "active"),
+        *(3, 3, 3),
+    ),
+    "save_state": (lambda store, state: store.save_state("s", state), 7, 4, 4),
+    "increment_step_count": (lambda store, state: store.increment_step_count("s"), 5, 4, 1),
+    "patch_metadata": (lambda store, state: store.patch_metadata("s", {"m": 2}), 5, 4, 4),
+    "set_interrupt_flag": (lambda store, state: store.set_interrupt_flag("s"), 5, 4, 4),
+}
+"""Each with its number on SQLite, on PostgreSQL, and there on a row the connection wrote last."""
+
+
+def counted(store: SessionStore, state: SessionState, name: str, *, known: bool) -> list[str]:
+    act = WRITES[name][0]
+    numbers = iter(range(10))
+
+    def call() -> None:
+        if not known:
+            known_rows.forget(connections["default"], "s")
+        act(store, replace(state, custom_state={"changed": next(numbers)}))
+
+    return statements(call)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write(store: SessionStore, state: SessionState, engine: str, name: str) -> None:
+    _, on_sqlite, on_postgresql, _ = WRITES[name]
+    sent = counted(store, state, name, known=False)
+    assert len(sent) == (on_sqlite if engine == "sqlite" else on_postgresql), "\n".join(sent)
+    assert sent[0].startswith("BEGIN")
+    assert sent[-1] == "COMMIT"
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_to_a_row_this_connection_wrote_last(
+    store: SessionStore, state: SessionState, engine: str, name: str
+) -> None:
+    if engine != "postgresql":
+        pytest.skip("rows are remembered on PostgreSQL")
+    sent = counted(store, state, name, known=True)
+    assert len(sent) == WRITES[name][3], "\n".join(sent)
+
+
+READS: dict[str, tuple[Callable[[SessionStore], Any], int]] = {
+    "load_state": (lambda store: store.load_state("s"), 1),
+    "message page": (lambda store: store.get_messages("s", offset=1, limit=10), 1),
+    "newest messages": (lambda store: store.get_messages("s", limit=10, newest_first=True), 1),
+    "message count": (lambda store: store.get_message_count("s"), 1),
+    "list_sessions": (lambda store: store.list_sessions(), 1),
+    "list_sessions, filtered": (lambda store: store.list_sessions(status="active", tag="x"), 1),
+    "events": (lambda store: store.get_events("s"), 1),
+    "polling no flag": (lambda store: store.check_interrupt_flag("s"), 1),
+    "latest checkpoint": (lambda store: store.get_latest_checkpoint("s"), 3),
+    "checkpoint": (lambda store: store.get_checkpoint("s", "c"), 3),
+    "checkpoints": (lambda store: store.list_checkpoints("s"), 3),
+    "current run": (lambda store: store.get_current_run("s"), 2),
+    "session_exists": (lambda store: store.session_exists("s"), 1),
+    "attach": (lambda store: store.attach("s"), 1),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read(store: SessionStore, state: SessionState, name: str) -> None:
+    store.create_checkpoint("s", {"checkpoint_id": "c"})
+    act, expected = READS[name]
+    sent = statements(lambda: act(store))
+    assert len(sent) == expected, "\n".join(sent)
+    assert all(statement.startswith("SELECT") for statement in sent)
+
+
+@pytest.mark.parametrize("length", [10, 200])
+def test_the_length_of_the_history_does_not_matter(
+    store: SessionStore, state: SessionState, engine: str, length: int
+) -> None:
+    store.append_messages("s", [USER] * length)
+    for _ in range(length // 10):
+        store.create_checkpoint("s")
+    name = "step commit"
+    assert len(counted(store, state, name, known=False)) == WRITES[name][1 if engine == "sqlite" else 2]
+
+
+def test_many_messages_take_few_statements(store: SessionStore, state: SessionState) -> None:
+    assert len(statements(lambda: store.append_messages("s", [USER] * 1000))) <= 8
+
+
+def test_listing_leaves_documents_and_messages_alone(store: SessionStore, state: SessionState) -> None:
+    [sent] = statements(lambda: store.list_sessions(status="active", agent_type="writer", limit=5))
+    for untouched in ('message"', "statesnapshot", "output", "metadata", "context", "pending"):
+        assert untouched not in sent
+
+
+def test_a_commit_reads_no_message_and_no_state(store: SessionStore, state: SessionState) -> None:
+    sent = counted(store, state, "step commit", known=False)
+    for statement in sent:
+        if statement.startswith("SELECT"):
+            assert "helix_sessions_message" not in statement
+            assert "helix_sessions_statesnapshot" not in statement
+
+
+def test_a_creation(store: SessionStore, engine: str) -> None:
+    keys = iter("abc")
+    sent = statements(lambda: store.create_session(next(keys), agent_type="a", custom_state={"a": 1}))
+    assert len(sent) == (5 if engine == "sqlite" else 4), "\n".join(sent)
+
+
+def test_what_was_sent_is_shown_where_queries_are_logged(store: SessionStore, state: SessionState) -> None:
+    sent = statements(lambda: store.append_messages("s", [USER]))
+    assert any("helix_sessions_message" in statement for statement in sent)
