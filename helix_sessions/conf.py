@@ -5,6 +5,12 @@ from typing import Any, get_type_hints
 from django.conf import settings
 
 
+_SECRETS = [
+    *("*password*", "*passwd*", "*secret*", "*token", "*api_key*", "*apikey*"),
+    *("*private_key*", "*credential*", "authorization", "cookie", "set-cookie"),
+]
+
+
 class Conf:
     """Each annotated name is a key of `HELIX_SESSIONS`; its value here is the default."""
 
@@ -28,19 +34,7 @@ class Conf:
     STUCK_MINUTES: int = 15
     """A session that is running and has not moved for so long is shown as stuck."""
 
-    MASKED_KEYS: list[str] = [
-        "*password*",
-        "*passwd*",
-        "*secret*",
-        "*token",
-        "*api_key*",
-        "*apikey*",
-        "*private_key*",
-        "*credential*",
-        "authorization",
-        "cookie",
-        "set-cookie",
-    ]
+    MASKED_KEYS: list[str] = _SECRETS
     """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
 
     ADMIN_DOCUMENT_CHARACTERS: int = 20_000

@@ -113,14 +113,18 @@ def timeline(session: Session, view: View) -> Timeline:
 
 def newer_entries(session: Session, after: int) -> list[Entry]:
     """What happened after an event, oldest first, at most a page of it."""
-    brief = Event.objects.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)
-    rows = list(brief.filter(session_id=session.session_id, seq__gt=after).order_by("seq")[:PAGE_SIZE])
+    rows = list(_brief(session).filter(seq__gt=after).order_by("seq")[:PAGE_SIZE])
     return entries_of(with_messages(session.session_id, rows))
+
+
+def _brief(session: Session) -> Any:
+    events: Any = Event.objects.filter(session_id=session.session_id)
+    return events.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)
 
 
 def _rows(session: Session, view: View) -> tuple[bool, list[Row]]:
     """A page and one row more, and whether it was read upwards."""
-    brief = Event.objects.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS).filter(session_id=session.session_id)
+    brief = _brief(session)
     types = KINDS[view.kind][1] if view.kind else ()
     if types:
         brief = brief.filter(type__in=types)
