@@ -4,7 +4,6 @@ from typing import Any, get_type_hints
 
 from django.conf import settings
 
-
 _SECRETS = [
     *("*password*", "*passwd*", "*secret*", "*token", "*api_key*", "*apikey*"),
     *("*private_key*", "*credential*", "authorization", "cookie", "set-cookie"),

@@ -5,13 +5,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin import sight
+from helix_sessions.admin import pieces, sight, words
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin
@@ -103,26 +103,32 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
     @admin.display(description=_("Session"))
     def session(self, session: Session) -> SafeString:
         """The id, and under it the parent."""
-        return _cell("session", session=session)
+        if session.parent_session_id is None:
+            return format_html("{}", session.session_id)
+        parent = _now("of %s") % session.parent_session_id
+        return format_html(
+            '{}<span class="hx-sub">{} {}</span>', session.session_id, pieces.icon("tree"), parent
+        )
 
     @admin.display(description=_("Status"))
     def state(self, session: Session) -> SafeString:
-        """Text, colour and icon; and since when."""
-        return _cell("status", chip=sight.status_chip(session.status), since=session.status_since)
+        """Text, colour and icon."""
+        return pieces.chip(sight.status_chip(session.status))
 
     @admin.display(description=_("Agent, user"))
     def agent(self, session: Session) -> SafeString:
         """The kind of agent, and whom it works for."""
-        return _cell("agent", session=session)
+        return format_html('{}<span class="hx-sub">{}</span>', session.agent_type, session.user_id or "")
 
     @admin.display(description=_("Waiting for"))
     def waiting_for(self, session: Session) -> SafeString:
         """What is under way, and what is missing."""
-        now = timezone.now()
-        chips = list(sight.condition_chips(session, now))
+        chips = list(sight.condition_chips(session, timezone.now()))
         if getattr(session, "awaits_children", False):
             chips.append(sight.Chip(kind="suspended_awaiting_children", label=_now("Sub-sessions")))
-        return _cell("waiting", chips=chips)
+        if not chips:
+            return format_html('<span class="hx-none">{}</span>', "-")
+        return format_html_join(" ", "{}", ((pieces.chip(chip),) for chip in chips))
 
     @admin.display(description=_("Turns"))
     def turns(self, session: Session) -> int:
@@ -137,8 +143,9 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
     @admin.display(description=_("Last activity, age"))
     def activity(self, session: Session) -> SafeString:
         """When anything happened last, and how long ago it was created."""
-        return _cell("activity", session=session)
-
-
-def _cell(name: str, **context: Any) -> SafeString:
-    return render_to_string(f"admin/helix_sessions/session/cells/{name}.html", context)
+        age = _now("%s old") % words.duration(timezone.now() - session.created_at)
+        return format_html(
+            '{}<span class="hx-sub">{}</span>',
+            pieces.when(session.updated_at),
+            pieces.when(session.created_at, age),
+        )

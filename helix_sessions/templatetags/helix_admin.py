@@ -7,8 +7,9 @@ from django import template
 from django.contrib.admin.utils import quote
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
-from helix_sessions.admin import words
+from helix_sessions.admin import pieces, words
 
 register = template.Library()
 
@@ -37,22 +38,22 @@ def session_url(session_id: str, page: str = "change", *arguments: Any) -> str:
     return reverse(f"admin:helix_sessions_session_{page}", args=[quote(session_id), *arguments])
 
 
-@register.inclusion_tag("admin/helix_sessions/includes/icon.html")
-def icon(name: str) -> dict[str, str]:
+@register.simple_tag
+def icon(name: str) -> SafeString:
     """An icon; decorative, so always next to words."""
-    return {"name": name}
+    return pieces.icon(name)
 
 
-@register.inclusion_tag("admin/helix_sessions/includes/chip.html")
-def chip(value: Any) -> dict[str, Any]:
+@register.simple_tag
+def chip(value: Any) -> SafeString:
     """A status or condition as text, colour and icon."""
-    return {"chip": value}
+    return pieces.chip(value)
 
 
-@register.inclusion_tag("admin/helix_sessions/includes/time.html")
-def when(value: datetime | None) -> dict[str, Any]:
+@register.simple_tag
+def when(value: datetime | None) -> SafeString:
     """A time, relative, with the exact one at hand."""
-    return {"value": value}
+    return pieces.when(value)
 
 
 @register.inclusion_tag("admin/helix_sessions/includes/document.html")
