@@ -4,6 +4,11 @@ from typing import Any, get_type_hints
 
 from django.conf import settings
 
+_SECRETS = [
+    *("*password*", "*passwd*", "*secret*", "*token", "*api_key*", "*apikey*"),
+    *("*private_key*", "*credential*", "authorization", "cookie", "set-cookie"),
+]
+
 
 class Conf:
     """Each annotated name is a key of `HELIX_SESSIONS`; its value here is the default."""
@@ -83,6 +88,18 @@ class Conf:
     WORKSPACE_PROVIDERS: dict[str, Any] = {}
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""
+
+    STUCK_MINUTES: int = 15
+    """A session that is running and has not moved for so long is shown as stuck."""
+
+    MASKED_KEYS: list[str] = _SECRETS
+    """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
+
+    ADMIN_DOCUMENT_CHARACTERS: int = 20_000
+    """So much of a document is shown in the admin; the rest can be downloaded."""
+
+    ADMIN_ACTION_LIMIT: int = 1_000
+    """So many sessions an action of the admin takes at once."""
 
     def __getattribute__(self, name: str) -> Any:
         # Past the lazy object, which takes microseconds to say that a setting is not there.

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "helix_sessions"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
 
-DOORS = ("api", "admin", "management", "integrations", "urls")
+DOORS = ("api", "admin", "templatetags", "management", "integrations", "urls")
 DRIVERS = ("runtime", "stream", "tasks")
 MANNERS = ("apps", "checks", "conf", "documents", "exceptions", "signals", "types")
 

@@ -1,9 +1,27 @@
 """The append-only log."""
 
+from typing import Any
+
 from django.db import models
 
 from helix_sessions.models.constraints import at_least, session_key
-from helix_sessions.models.fields import DocumentField, IdField
+from helix_sessions.models.fields import DocumentField, IdField, beginning_of, size_of
+
+
+class EventQuerySet(models.QuerySet["Event"]):
+    def in_brief(self, characters: int) -> "models.QuerySet[Event, Any]":
+        """As dicts, with `text`, the beginning of the data's JSON, and `size`, its characters, instead of
+        the data: a page of a log costs the same however large its documents are."""
+        return self.values(
+            "seq",
+            "type",
+            "turn_id",
+            "run_id",
+            "created_at",
+            "message_position",
+            text=beginning_of("data", characters),
+            size=size_of("data"),
+        )
 
 
 class Event(models.Model):
@@ -21,6 +39,8 @@ class Event(models.Model):
     turn_id = IdField(null=True)
     run_id = IdField(null=True)
     created_at = models.DateTimeField()
+
+    objects = EventQuerySet.as_manager()
 
     class Meta:
         constraints = [at_least(1, "helix_event_seq", "seq")]

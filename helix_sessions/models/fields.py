@@ -4,6 +4,7 @@ from typing import Any, TypeAlias
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.functions import Cast, Left, Length
 
 from helix_sessions import documents
 
@@ -52,6 +53,16 @@ class DocumentField(models.Field):  # type: ignore[type-arg]
         if value is None or hasattr(value, "resolve_expression"):
             return value
         return documents.dump(value)
+
+
+def beginning_of(column: str, characters: int) -> Left:
+    """The first characters of a document's text, cut by the database."""
+    return Left(Cast(column, models.TextField()), characters)
+
+
+def size_of(column: str) -> Length:
+    """How many characters a document's text has."""
+    return Length(Cast(column, models.TextField()))
 
 
 @DocumentField.register_lookup

@@ -1,11 +1,11 @@
 """The transcript."""
 
-from typing import Self
+from typing import Any, Self
 
 from django.db import models
 
 from helix_sessions.models.constraints import non_negative, one_of, session_key
-from helix_sessions.models.fields import DocumentField, IdField
+from helix_sessions.models.fields import DocumentField, IdField, beginning_of, size_of
 from helix_sessions.types import ROLES
 
 
@@ -13,6 +13,17 @@ class MessageQuerySet(models.QuerySet["Message"]):
     def visible(self) -> Self:
         """Part of the transcript: not truncated."""
         return self.filter(truncated_seq__isnull=True)
+
+    def in_brief(self, characters: int) -> "models.QuerySet[Message, Any]":
+        """As dicts, with `text`, the beginning of the message's JSON, and `size`, its characters."""
+        return self.values(
+            "position",
+            "seq",
+            "role",
+            "truncated_seq",
+            text=beginning_of("content", characters),
+            size=size_of("content"),
+        )
 
 
 class Message(models.Model):

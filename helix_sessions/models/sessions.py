@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Self
 
 from django.conf import settings
-from django.db import models
+from django.db import connections, models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -63,6 +63,45 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def newest_first(self) -> Self:
         return self.order_by("-created_at", "-session_id")
+
+    def ended_between(self, start: datetime, end: datetime) -> Self:
+        """Entered a terminal status from `start` on and before `end`."""
+        return self.terminal().filter(status_since__gte=start, status_since__lt=end)
+
+    def id_begins_with(self, prefix: str) -> Self:
+        """By a range of the key, which is an index scan on every engine."""
+        found = self.filter(session_id__gte=prefix)
+        above = next_prefix(prefix)
+        return found if above is None else found.filter(session_id__lt=above)
+
+    def agent_types(self, limit: int) -> list[str]:
+        """The first kinds of agents by name, whatever the number of sessions: each costs one index probe."""
+        connection = connections[self.db]
+        with connection.cursor() as cursor:
+            cursor.execute(AGENT_TYPES_SQL, [limit])
+            return [row[0] for row in cursor.fetchall()]
+
+
+AGENT_TYPES_SQL = """
+WITH RECURSIVE kinds (agent_type) AS (
+    SELECT min(agent_type) FROM helix_sessions_session
+    UNION ALL
+    SELECT (SELECT min(s.agent_type) FROM helix_sessions_session s WHERE s.agent_type > kinds.agent_type)
+    FROM kinds WHERE kinds.agent_type IS NOT NULL
+)
+SELECT agent_type FROM kinds WHERE agent_type IS NOT NULL LIMIT %s
+"""
+
+
+def next_prefix(prefix: str) -> str | None:
+    """The least text above every text that begins so, by code points; `None` if there is none."""
+    for end in range(len(prefix), 0, -1):
+        point = ord(prefix[end - 1]) + 1
+        if point == 0xD800:  # surrogates are no characters
+            point = 0xE000
+        if point <= 0x10FFFF:
+            return prefix[: end - 1] + chr(point)
+    return None
 
 
 class Session(models.Model):
@@ -210,10 +249,23 @@ class Session(models.Model):
                 name="helix_session_interrupt_idx",
                 condition=models.Q(interrupt_requested_at__isnull=False),
             ),
+            models.Index(
+                fields=["status_since"],
+                name="helix_session_ended_idx",
+                condition=models.Q(status__in=TERMINAL_STATUSES),
+            ),
         ]
         permissions = [
             ("view_all_sessions", _("Can see the sessions of every owner")),
             ("manage_all_sessions", _("Can change the sessions of every owner")),
+            ("expire_session", _("Can expire sessions now")),
+            ("set_expiry_session", _("Can set and extend the expiry of sessions")),
+            ("interrupt_session", _("Can interrupt sessions")),
+            ("reactivate_session", _("Can make paused and interrupted sessions active again")),
+            ("fail_session", _("Can fail sessions")),
+            ("branch_session", _("Can branch sessions")),
+            ("discard_staging_session", _("Can discard the staged writes of sessions")),
+            ("export_session", _("Can export sessions, secrets included")),
         ]
 
     def __str__(self) -> str:

@@ -248,6 +248,20 @@ class Sessions(StoreBase):
                 work.event("metadata_patched", {"keys": list(patch)})
         return int(work.session.version)
 
+    def set_expiry(
+        self, session_id: str, expires_at: datetime | None, *, expected_version: int | None = None
+    ) -> int:
+        """Say when the session expires, or that it never does; returns the version. Setting the moment it
+        has already changes nothing."""
+        moment = inputs.optional_moment(expires_at, "expires_at")
+        with self._write(session_id, expected_version) as work:
+            before = work.session.expires_at
+            if moment != before:
+                work.change(expires_at=moment)
+                told = {"from": before, "to": moment}
+                work.event("expiry_changed", {name: at and at.isoformat() for name, at in told.items()})
+        return int(work.session.version)
+
 
 _KEPT_BY_A_BRANCH = ("agent_type", "mode", "owner_id", "user_id", "tags", "metadata", "location")
 

@@ -1,0 +1,177 @@
+"""`python -m bench.admin [--sessions N] [--events N]`: how quick the operator's console is on PostgreSQL.
+
+Made by the server out of one: many sessions, and one of them with a tenth of all events. Times are those of
+whole requests, from the address to the page, as a superuser; the median of several after one to warm up.
+Beside it is the processor time of this process, which a busy machine does not change.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any
+
+from tests.postgres import private_server
+
+ROUNDS = 9
+LIST_BAR = 300.0
+PAGE_BAR = 500.0
+LIST = "/admin/helix_sessions/session/"
+
+_SESSIONS = """
+INSERT INTO helix_sessions_session ({columns})
+SELECT {values} FROM helix_sessions_session, generate_series(1, {count}) AS n WHERE session_id = 'original'
+"""
+
+_MADE = {
+    "session_id": "'filled-' || lpad(n::text, 8, '0')",
+    "user_id": "'user-' || n %% 1000",
+    "agent_type": "'agent-' || n %% 12",
+    "status": "(ARRAY['completed','completed','completed','failed','active','active','paused'])[1 + n %% 7]",
+    "created_at": "created_at - n * interval '1.2 seconds'",
+    "status_since": "created_at - n * interval '1.2 seconds'",
+    "updated_at": "created_at - n * interval '1.2 seconds'",
+    "expires_at": "CASE WHEN n %% 50 = 0 THEN created_at - n * interval '1 second' END",
+    "run_id": "CASE WHEN n %% 500 = 4 THEN 'run' END",
+    "awaiting_client": "n %% 700 = 5",
+    "head_seq": "{per_session}",
+}
+
+_EVENTS = """
+INSERT INTO helix_sessions_event (session_id, seq, type, data, created_at)
+SELECT 'filled-' || lpad(n::text, 8, '0'), seq, 'note', '{{"text": "something happened"}}', now()
+FROM generate_series(1, {sessions}) AS n, generate_series(1, {per_session}) AS seq
+"""
+
+_LONG_LOG = """
+INSERT INTO helix_sessions_event (session_id, seq, type, data, message_position, created_at)
+SELECT 'original', seq,
+       (ARRAY['state_saved', 'run_updated', 'user_message', 'assistant_message', 'note'])[1 + seq %% 5],
+       CASE WHEN seq %% 5 IN (2, 3) THEN NULL ELSE '{{"step_count": 1, "checkpoint_id": "c"}}'::json END,
+       CASE WHEN seq %% 5 IN (2, 3) THEN seq END, now()
+FROM generate_series({first}, {last}) AS seq
+"""
+
+_LONG_TRANSCRIPT = """
+INSERT INTO helix_sessions_message (session_id, position, seq, role, content)
+SELECT 'original', seq, seq, CASE WHEN seq %% 5 = 2 THEN 'user' ELSE 'assistant' END,
+       json_build_object('role', 'user', 'content', repeat('All is well. ', 40))
+FROM generate_series({first}, {last}) AS seq WHERE seq %% 5 IN (2, 3)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.admin", description=__doc__)
+    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is stopped
+    with private_server(shared_buffers="1GB", max_wal_size="8GB") as server:
+        os.environ["DATABASE_URL"] = server.url
+        os.environ["HELIX_DEBUG"] = "0"
+        os.environ.setdefault("HELIX_SECRET_KEY", "bench")
+        os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
+        _fill(arguments.sessions, arguments.events)
+        sys.exit(_measure(arguments.sessions, arguments.events))
+
+
+def _fill(sessions: int, events: int) -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+
+    from helix_sessions.models import Session
+    from helix_sessions.store import SessionStore
+
+    call_command("migrate", verbosity=0)
+    store = SessionStore()
+    store.create_session(
+        "original", agent_type="agent-0", metadata={"channel": "chat"}, custom_state={"n": 1}
+    )
+    store.create_checkpoint("original")
+    head = store.load_state("original").head_seq
+    long_log = events // 10
+    per_session = max((events - long_log) // sessions, 1)
+    columns = [field.column for field in Session._meta.concrete_fields]
+    made = {name: value.replace("{per_session}", str(per_session)) for name, value in _MADE.items()}
+    values = ", ".join(made.get(name, f'"{name}"') for name in columns)
+    names = ", ".join(f'"{name}"' for name in columns)
+    place = {"first": head + 1, "last": long_log, "sessions": sessions, "per_session": per_session}
+    with connection.cursor() as cursor:
+        for sql in (
+            _SESSIONS.format(columns=names, values=values, count=sessions),
+            _EVENTS.format(**place),
+            _LONG_LOG.format(**place),
+            _LONG_TRANSCRIPT.format(**place),
+        ):
+            started = perf_counter()
+            cursor.execute(sql.replace("%%", "%"))
+            print(f"{cursor.rowcount:>12,} rows in {perf_counter() - started:.0f} s", flush=True)
+        cursor.execute(
+            "UPDATE helix_sessions_session SET head_seq = %s WHERE session_id = 'original'", [long_log]
+        )
+        cursor.execute("VACUUM ANALYZE")
+
+
+def _measure(sessions: int, events: int) -> int:
+    from django.conf import settings
+    from django.contrib.auth import get_user_model
+    from django.core.cache import cache
+    from django.test import Client
+
+    settings.ALLOWED_HOSTS = ["*"]
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("bench", password="bench"))
+    some, middle = f"filled-{sessions // 2:08}", f"{LIST}original/timeline/?"
+    addresses = {
+        "list": (LIST, LIST_BAR),
+        "list, last page": (f"{LIST}?p=200", LIST_BAR),
+        "list, status": (f"{LIST}?status=failed", LIST_BAR),
+        "list, agent type": (f"{LIST}?agent=agent-3", LIST_BAR),
+        "list, stuck": (f"{LIST}?is=stuck", LIST_BAR),
+        "list, waiting": (f"{LIST}?is=waiting", LIST_BAR),
+        "list, expired": (f"{LIST}?is=expired", LIST_BAR),
+        "list, a day": (f"{LIST}?created_from=2020-01-01&created_to=2099-01-01", LIST_BAR),
+        "list, id": (f"{LIST}?q={some}", LIST_BAR),
+        "list, beginning of an id": (f"{LIST}?q={some[:-4]}", LIST_BAR),
+        "list, user": (f"{LIST}?q=user-77", LIST_BAR),
+        "session": (f"{LIST}{some}/change/", PAGE_BAR),
+        "session, long log": (f"{LIST}original/change/", PAGE_BAR),
+        "session, oldest first": (f"{middle}order=oldest", PAGE_BAR),
+        "session, in the middle": (f"{middle}seq={events // 20}", PAGE_BAR),
+        "session, state": (f"{LIST}original/state/", PAGE_BAR),
+        "session, runs": (f"{LIST}original/runs/", PAGE_BAR),
+        "dashboard, not kept": ("/admin/helix_sessions/", PAGE_BAR),
+    }
+    worst = 0
+    for name, (address, bar) in addresses.items():
+        before = cache.clear if name.startswith("dashboard") else _nothing
+        took, busy = _median_of(lambda address=address: client.get(address), before)
+        worst |= took > bar
+        verdict = "within" if took <= bar else "ABOVE"
+        print(f"{name:<28}{took:>8.0f} ms {busy:>6.0f} ms busy   {verdict} {bar:.0f} ms", flush=True)
+    return int(worst)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _median_of(get: Callable[[], Any], before: Callable[[], None]) -> tuple[float, float]:
+    times, busy = [], []
+    for _ in range(ROUNDS + 1):
+        before()
+        started, worked = perf_counter(), process_time()
+        assert get().status_code == 200
+        times.append(1000 * (perf_counter() - started))
+        busy.append(1000 * (process_time() - worked))
+    return median(times[1:]), median(busy[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The way to an action: a page that says what will happen and asks why, then what has happened."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.utils import quote
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from helix_sessions.admin import sight
+from helix_sessions.admin.actions import ACTIONS, Action
+from helix_sessions.admin.base import ModelAdmin, store
+from helix_sessions.admin.exports import download
+from helix_sessions.admin.operations import Outcome, carry_out, selected
+from helix_sessions.admin.pages.tree import tree
+from helix_sessions.conf import conf
+
+LISTED = 50
+"""So many sessions are named on a page; the rest are counted."""
+
+ListAction = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
+
+
+class ActionViews(ModelAdmin):
+    """Every action goes through one page, from the list and from a session alike."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """The page of each action, before the admin's own."""
+        view = self.admin_site.admin_view(self.action_view)
+        return [path("action/<str:name>/", view, name="helix_sessions_session_action"), *super().get_urls()]
+
+    def list_action(self, action: Action) -> ListAction:
+        """What the list calls when the action is chosen there: it only shows the page."""
+
+        def choose(_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+            limit = conf.ADMIN_ACTION_LIMIT
+            ids = list(queryset.order_by().values_list("session_id", flat=True)[: limit + 1])
+            if len(ids) > limit:
+                text = _("At most %d sessions can be acted upon at once. Narrow the list down with filters.")
+                self.message_user(request, text % limit, messages.ERROR)
+                return None
+            return self._confirm(request, action, ids)
+
+        choose.__name__ = f"choose_{action.name}"
+        return choose
+
+    def action_view(self, request: HttpRequest, name: str) -> HttpResponseBase:
+        """GET shows what would happen; POST with a reason makes it happen."""
+        action = ACTIONS.get(name)
+        if action is None:
+            raise Http404
+        if not action.is_allowed(request):
+            raise PermissionDenied
+        if request.method != "POST":
+            return self._confirm(request, action, request.GET.getlist("id")[:LISTED], initial=request.GET)
+        ids = _posted_ids(request)
+        form = action.form(request.POST)
+        if not ids or (action.is_for_one and len(ids) > 1):
+            raise Http404
+        if not form.is_valid():
+            return self._confirm(request, action, ids, form=form)
+        outcome = carry_out(action, store(), request, ids, form.cleaned_data)
+        if action.is_download and not outcome.failures:
+            return download(store(), outcome.done)
+        return self._tell(request, action, ids, outcome)
+
+    def _confirm(
+        self,
+        request: HttpRequest,
+        action: Action,
+        ids: list[str],
+        *,
+        form: Any = None,
+        initial: Any = None,
+    ) -> HttpResponse:
+        sessions = selected(ids)
+        if not sessions:
+            self.message_user(request, _("There is no such session any more."), messages.WARNING)
+            return HttpResponseRedirect(reverse("admin:helix_sessions_session_changelist"))
+        refused = [(session, why) for session in sessions if (why := action.refusal(session))]
+        count = len(sessions) - len(refused)
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "media": self.media,
+            "title": action.label,
+            "action": action,
+            "ids": json.dumps([session.session_id for session in sessions]),
+            "promise": action.promise % {"count": count},
+            "count": count,
+            "sessions": [
+                (session, sight.status_chip(session.status), action.refusal(session))
+                for session in sessions[:LISTED]
+            ],
+            "unlisted": max(len(sessions) - LISTED, 0),
+            "refused": refused,
+            "below": _below(ids) if not action.leaves_session else None,
+            "form": form or action.form(initial=_initial(initial)),
+            "back": _back(sessions),
+        }
+        request.current_app = self.admin_site.name
+        status = 200 if form is None else 422
+        return TemplateResponse(request, "admin/helix_sessions/session/confirm.html", context, status=status)
+
+    def _tell(self, request: HttpRequest, action: Action, ids: list[str], outcome: Outcome) -> HttpResponse:
+        text = str(action.report % {"count": len(outcome.done)})
+        if action.name == "delete" and (below := sum(outcome.results)):
+            text += (
+                " " + ngettext("%d sub-session went with it.", "%d sub-sessions went with it.", below) % below
+            )
+        if not outcome.failures:
+            self.message_user(request, text, messages.SUCCESS)
+            return HttpResponseRedirect(_next(action, outcome))
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "media": self.media,
+            "title": action.label,
+            "action": action,
+            "report": text,
+            "outcome": outcome,
+            "total": len(set(ids)),
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "admin/helix_sessions/session/outcome.html", context)
+
+
+def _posted_ids(request: HttpRequest) -> list[str]:
+    try:
+        ids = json.loads(request.POST.get("ids", "[]"))
+    except ValueError:
+        return []
+    if not isinstance(ids, list) or not all(isinstance(key, str) for key in ids):
+        return []
+    return ids if len(ids) <= conf.ADMIN_ACTION_LIMIT else []
+
+
+def _initial(parameters: Any) -> dict[str, Any]:
+    return {"checkpoint_id": parameters.get("checkpoint", "")} if parameters else {}
+
+
+def _below(ids: list[str]) -> int:
+    return sum(tree(session_id).count for session_id in ids[:LISTED])
+
+
+def _back(sessions: list[Any]) -> str:
+    if len(sessions) == 1:
+        return reverse("admin:helix_sessions_session_change", args=[quote(sessions[0].session_id)])
+    return reverse("admin:helix_sessions_session_changelist")
+
+
+def _next(action: Action, outcome: Outcome) -> str:
+    """Where an operator wants to be afterwards."""
+    if action.name == "branch":
+        return reverse("admin:helix_sessions_session_change", args=[quote(outcome.results[0])])
+    if len(outcome.done) == 1 and action.leaves_session:
+        return reverse("admin:helix_sessions_session_change", args=[quote(outcome.done[0])])
+    return reverse("admin:helix_sessions_session_changelist")

@@ -1,0 +1,307 @@
+"""The operator's actions: one table of what each is called, who may, what it promises and what it calls."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
+
+from helix_sessions.admin.forms import BranchForm, ExpiryForm, ReasonForm, new_expiry
+from helix_sessions.admin.pages.tree import tree
+from helix_sessions.admin.sight import is_ended
+from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.models import Session
+from helix_sessions.store import SessionStore
+from helix_sessions.store.sessions import new_id
+from helix_sessions.types import CasMismatch
+
+Answers = dict[str, Any]
+
+
+class NotApplicable(HelixSessionsError):
+    """The session is not in a state this action is for."""
+
+    code = "not_applicable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Something an operator may do to sessions."""
+
+    name: str
+    label: Any
+    permission: str
+    """The permission it takes, without the app's label."""
+    icon: str
+    promise: Any
+    """What will happen, with `%(count)d` sessions."""
+    report: Any
+    """What has happened, with `%(count)d` sessions."""
+    explanation: Any
+    """What an operator should know before."""
+    refusal: Callable[[Session], str]
+    """Why it is not for this session; empty if it is."""
+    perform: Callable[[SessionStore, Session, Answers], Any]
+    """Do it through the store."""
+    form: type[forms.Form] = ReasonForm
+    is_dangerous: bool = False
+    is_for_one: bool = False
+    """Whether it takes a single session."""
+    leaves_session: bool = True
+    """Whether there is a session afterwards whose log can tell."""
+    is_download: bool = False
+
+    def is_allowed(self, request: HttpRequest) -> bool:
+        """Whether this user may, and may see sessions at all."""
+        user = request.user
+        return user.has_perm("helix_sessions.view_session") and user.has_perm(
+            f"helix_sessions.{self.permission}"
+        )
+
+
+def _unless_ended(session: Session) -> str:
+    return _now("It has ended.") if is_ended(session) else ""
+
+
+def _if_held(session: Session) -> str:
+    held = session.status in ("paused", "interrupted")
+    return "" if held else _now("It is neither paused nor interrupted.")
+
+
+def _if_staged(session: Session) -> str:
+    return "" if session.staged_count else _now("Nothing is staged.")
+
+
+def _always(session: Session) -> str:
+    return ""
+
+
+def _expire(store: SessionStore, session: Session, answers: Answers) -> None:
+    store.set_expiry(session.session_id, timezone.now())
+
+
+def _set_expiry(store: SessionStore, session: Session, answers: Answers) -> None:
+    store.set_expiry(session.session_id, new_expiry(answers, session.expires_at))
+
+
+def _interrupt(store: SessionStore, session: Session, answers: Answers) -> None:
+    store.set_interrupt_flag(session.session_id, answers["reason"])
+
+
+def _reactivate(store: SessionStore, session: Session, answers: Answers) -> None:
+    _require(store.compare_and_set_status(session.session_id, ["paused", "interrupted"], "active"))
+
+
+def _fail(store: SessionStore, session: Session, answers: Answers) -> None:
+    key, reason = session.session_id, answers["reason"]
+    open_statuses = ["active", "paused", "interrupted"]
+    _require(store.compare_and_set_status(key, open_statuses, "failed", failure_reason=reason))
+    run = store.get_current_run(key)
+    if run is not None:
+        store.update_run_status(key, run.run_id, "failed", error=reason)
+
+
+def _branch(store: SessionStore, session: Session, answers: Answers) -> str:
+    branch = answers["new_id"] or new_id()
+    store.clone_session(session.session_id, branch, checkpoint_id=answers["checkpoint_id"])
+    return branch
+
+
+def _discard(store: SessionStore, session: Session, answers: Answers) -> int:
+    return store.discard_staging(session.session_id)
+
+
+def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
+    below = tree(session.session_id).count
+    store.delete_session(session.session_id)
+    return below
+
+
+def _require(outcome: Any) -> None:
+    if isinstance(outcome, CasMismatch):
+        raise NotApplicable(_now("It is %s by now.") % outcome.current_status)
+
+
+ACTIONS = {
+    action.name: action
+    for action in (
+        Action(
+            name="interrupt",
+            label=_("Interrupt"),
+            permission="interrupt_session",
+            icon="stop",
+            promise=ngettext_lazy(
+                "%(count)d session will be asked to stop.",
+                "%(count)d sessions will be asked to stop.",
+                "count",
+            ),
+            report=ngettext_lazy(
+                "%(count)d session was asked to stop.", "%(count)d sessions were asked to stop.", "count"
+            ),
+            explanation=_(
+                "Whoever runs a session sees the request before its next step and stops cleanly. A process "
+                "that died will never see it: such a session can be failed."
+            ),
+            refusal=_unless_ended,
+            perform=_interrupt,
+        ),
+        Action(
+            name="reactivate",
+            label=_("Make active again"),
+            permission="reactivate_session",
+            icon="play",
+            promise=ngettext_lazy(
+                "%(count)d session will be active again.", "%(count)d sessions will be active again.", "count"
+            ),
+            report=ngettext_lazy(
+                "%(count)d session is active again.", "%(count)d sessions are active again.", "count"
+            ),
+            explanation=_(
+                "Paused and interrupted sessions become active, if that is what they still are then. "
+                "Nothing is run by this: it lets whoever drives the session go on."
+            ),
+            refusal=_if_held,
+            perform=_reactivate,
+        ),
+        Action(
+            name="expire",
+            label=_("Expire now"),
+            permission="expire_session",
+            icon="clock",
+            promise=ngettext_lazy(
+                "%(count)d session will expire now.", "%(count)d sessions will expire now.", "count"
+            ),
+            report=ngettext_lazy(
+                "%(count)d session has expired.", "%(count)d sessions have expired.", "count"
+            ),
+            explanation=_(
+                "The next cleanup fails expired sessions and removes their workspace snapshots. Until then "
+                "the expiry can be set again."
+            ),
+            refusal=_unless_ended,
+            perform=_expire,
+        ),
+        Action(
+            name="set_expiry",
+            label=_("Set or extend expiry"),
+            permission="set_expiry_session",
+            icon="calendar",
+            promise=ngettext_lazy(
+                "%(count)d session gets another expiry.", "%(count)d sessions get another expiry.", "count"
+            ),
+            report=ngettext_lazy(
+                "%(count)d session has another expiry.", "%(count)d sessions have another expiry.", "count"
+            ),
+            explanation=_("A session that has expired and is extended is safe from the next cleanup."),
+            refusal=_unless_ended,
+            perform=_set_expiry,
+            form=ExpiryForm,
+        ),
+        Action(
+            name="branch",
+            label=_("Branch"),
+            permission="branch_session",
+            icon="branch",
+            promise=ngettext_lazy(
+                "%(count)d session will be branched.", "%(count)d sessions will be branched.", "count"
+            ),
+            report=ngettext_lazy(
+                "%(count)d session was branched.", "%(count)d sessions were branched.", "count"
+            ),
+            explanation=_(
+                "A new session with the state and the messages of this one, which goes on as it is."
+            ),
+            refusal=_always,
+            perform=_branch,
+            form=BranchForm,
+            is_for_one=True,
+        ),
+        Action(
+            name="discard_staging",
+            label=_("Discard staging"),
+            permission="discard_staging_session",
+            icon="broom",
+            promise=ngettext_lazy(
+                "The staged writes of %(count)d session will be lost.",
+                "The staged writes of %(count)d sessions will be lost.",
+                "count",
+            ),
+            report=ngettext_lazy(
+                "The staged writes of %(count)d session were discarded.",
+                "The staged writes of %(count)d sessions were discarded.",
+                "count",
+            ),
+            explanation=_(
+                "What tools have written for a step that was not committed yet is forgotten. A step that is "
+                "still running commits without it."
+            ),
+            refusal=_if_staged,
+            perform=_discard,
+            is_dangerous=True,
+        ),
+        Action(
+            name="export",
+            label=_("Export"),
+            permission="export_session",
+            icon="download",
+            promise=ngettext_lazy(
+                "%(count)d session will be exported as JSON Lines.",
+                "%(count)d sessions will be exported as JSON Lines.",
+                "count",
+            ),
+            report=ngettext_lazy(
+                "%(count)d session was exported.", "%(count)d sessions were exported.", "count"
+            ),
+            explanation=_(
+                "The file holds everything the sessions hold, with nothing masked. Keep it accordingly."
+            ),
+            refusal=_always,
+            perform=lambda store, session, answers: None,
+            is_download=True,
+        ),
+        Action(
+            name="fail",
+            label=_("Fail"),
+            permission="fail_session",
+            icon="cross",
+            promise=ngettext_lazy(
+                "%(count)d session will be failed.", "%(count)d sessions will be failed.", "count"
+            ),
+            report=ngettext_lazy("%(count)d session was failed.", "%(count)d sessions were failed.", "count"),
+            explanation=_(
+                "The session ends as failed, with your reason, and so does the run it may be in. Agents do "
+                "not go on with a failed session."
+            ),
+            refusal=_unless_ended,
+            perform=_fail,
+            is_dangerous=True,
+        ),
+        Action(
+            name="delete",
+            label=_("Delete"),
+            permission="delete_session",
+            icon="trash",
+            promise=ngettext_lazy(
+                "%(count)d session will be deleted with its tree of sub-sessions.",
+                "%(count)d sessions will be deleted with their trees of sub-sessions.",
+                "count",
+            ),
+            report=ngettext_lazy(
+                "%(count)d session was deleted.", "%(count)d sessions were deleted.", "count"
+            ),
+            explanation=_(
+                "Messages, runs, checkpoints and logs go too, and nothing brings them back. What remains is "
+                "the entry in the admin's log. Export first what may be needed."
+            ),
+            refusal=_always,
+            perform=_delete,
+            is_dangerous=True,
+            leaves_session=False,
+        ),
+    )
+}

@@ -1,0 +1,162 @@
+"""Filters of the session list. Each reads one index, or a fixed number of rows."""
+
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+from django.utils.translation import gettext_lazy as _
+
+from helix_sessions.admin.words import STATUS_LABELS
+from helix_sessions.conf import conf
+from helix_sessions.models import Session
+from helix_sessions.models.sessions import SessionQuerySet
+
+AGENT_TYPES_SHOWN = 30
+
+
+def stuck_since() -> datetime:
+    """Running sessions that have not moved since then are stuck."""
+    return timezone.now() - timedelta(minutes=conf.STUCK_MINUTES)
+
+
+CONDITIONS: dict[str, tuple[Any, Callable[[SessionQuerySet], SessionQuerySet]]] = {
+    "stuck": (_("Stuck"), lambda rows: rows.stuck(stuck_since())),
+    "waiting": (_("Waiting for a person"), lambda rows: rows.awaiting_client()),
+    "running": (_("Running"), lambda rows: rows.running()),
+    "stopping": (_("Asked to stop"), lambda rows: rows.interrupted_by_request()),
+    "expired": (_("Expired"), lambda rows: rows.expired(timezone.now())),
+}
+
+
+class StatusFilter(admin.SimpleListFilter):
+    """`?status=failed`"""
+
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Every status of a session."""
+        return list(STATUS_LABELS.items())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions of the chosen status."""
+        return queryset.filter(status=self.value()) if self.value() in STATUS_LABELS else queryset
+
+
+class ConditionFilter(admin.SimpleListFilter):
+    """`?is=stuck`: what calls for an operator."""
+
+    title = _("condition")
+    parameter_name = "is"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The conditions by name."""
+        return [(name, label) for name, (label, _find) in CONDITIONS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions in the chosen condition."""
+        chosen = CONDITIONS.get(str(self.value()))
+        return queryset if chosen is None else chosen[1](queryset)  # type: ignore[arg-type]
+
+
+class AgentTypeFilter(admin.SimpleListFilter):
+    """`?agent=support`"""
+
+    title = _("agent type")
+    parameter_name = "agent"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The first agent types by name; any other can be searched for."""
+        return [(name, name) for name in Session.objects.agent_types(AGENT_TYPES_SHOWN)]
+
+    def has_output(self) -> bool:
+        """A type given in the address is honoured even when there are no types to show."""
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions of the chosen type."""
+        return queryset.filter(agent_type=self.value()) if self.value() else queryset
+
+
+class CreatedFilter(admin.ListFilter):
+    """`?created_from=2026-01-01&created_to=2026-01-31`, both days included."""
+
+    title = _("created")
+    template = "admin/helix_sessions/session/created_filter.html"
+    parameters = ("created_from", "created_to")
+
+    def __init__(
+        self, request: HttpRequest, params: dict[str, Any], model: type[Any], model_admin: Any
+    ) -> None:
+        super().__init__(request, params, model, model_admin)
+        for name in self.parameters:
+            if name in params:
+                value = params.pop(name)
+                self.used_parameters[name] = value[-1] if isinstance(value, list) else value
+
+    def has_output(self) -> bool:
+        """Always."""
+        return True
+
+    def expected_parameters(self) -> list[str | None]:
+        """Both ends of the range."""
+        return list(self.parameters)
+
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:
+        """Usual ranges; the template offers any other."""
+        others = {name: value for name, value in changelist.params.items() if name not in ("p", "e")}
+        self.kept = [
+            (n, v[-1] if isinstance(v, list) else v) for n, v in others.items() if n not in self.parameters
+        ]
+        today = timezone.localdate()
+        chosen = tuple(self.used_parameters.get(name) or None for name in self.parameters)
+        usual = [
+            (_("Any time"), None),
+            (_("Today"), today),
+            (_("Last 7 days"), today - timedelta(days=6)),
+            (_("Last 30 days"), today - timedelta(days=29)),
+        ]
+        for label, first in usual:
+            start = None if first is None else first.isoformat()
+            if start is None:
+                address = changelist.get_query_string(remove=list(self.parameters))
+            else:
+                address = changelist.get_query_string({"created_from": start}, ["created_to"])
+            yield {"selected": chosen == (start, None), "query_string": address, "display": label}
+
+    @property
+    def first(self) -> str:
+        """The first day, as the form shows it."""
+        return str(self.used_parameters.get("created_from", ""))
+
+    @property
+    def last(self) -> str:
+        """The last day, as the form shows it."""
+        return str(self.used_parameters.get("created_to", ""))
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions created in the range."""
+        first, last = (_day(self.used_parameters.get(name)) for name in self.parameters)
+        if first is not None:
+            queryset = queryset.filter(created_at__gte=day_begins(first))
+        if last is not None:
+            queryset = queryset.filter(created_at__lt=day_begins(last + timedelta(days=1)))
+        return queryset
+
+
+def _day(value: Any) -> date | None:
+    try:
+        return parse_date(str(value)) if value else None
+    except ValueError:
+        return None
+
+
+def day_begins(day: date) -> datetime:
+    """Midnight in the current time zone."""
+    return timezone.make_aware(datetime.combine(day, time.min))

@@ -1,0 +1,113 @@
+"""What an action asks before it does anything. Every action asks why."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from helix_sessions.exceptions import InvalidInput
+from helix_sessions.store import inputs
+
+_SPANS = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=30),
+}
+
+
+class ReasonForm(forms.Form):
+    """Why."""
+
+    reason = forms.CharField(
+        label=_("Reason"),
+        max_length=500,
+        help_text=_("Kept in the admin's log and in the log of each session."),
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+    )
+
+
+class ExpiryForm(ReasonForm):
+    """When sessions expire from now on."""
+
+    change = forms.ChoiceField(
+        label=_("Expiry"),
+        choices=[
+            ("hour", _("Extend by one hour")),
+            ("day", _("Extend by one day")),
+            ("week", _("Extend by seven days")),
+            ("month", _("Extend by thirty days")),
+            ("at", _("Set to the time below")),
+            ("never", _("Never expire")),
+        ],
+        help_text=_(
+            "Extending counts from the present expiry, or from now if there is none or it has passed."
+        ),
+    )
+    expires_at = forms.DateTimeField(
+        label=_("Time"),
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "vTextField"}),
+        help_text=_("In the time zone of this site."),
+    )
+    field_order = ["change", "expires_at", "reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """A time is needed where it is to be set."""
+        cleaned = super().clean() or {}
+        if (
+            cleaned.get("change") == "at"
+            and not cleaned.get("expires_at")
+            and "expires_at" not in self.errors
+        ):
+            self.add_error("expires_at", _("Say when."))
+        return cleaned
+
+
+def new_expiry(answers: dict[str, Any], present: datetime | None) -> datetime | None:
+    """The expiry the form asks for, of a session that expires at `present`."""
+    change = answers["change"]
+    if change == "never":
+        return None
+    if change == "at":
+        given: datetime = answers["expires_at"]
+        return given
+    now = timezone.now()
+    return (now if present is None else max(now, present)) + _SPANS[change]
+
+
+class BranchForm(ReasonForm):
+    """Where a branch begins and what it is called."""
+
+    new_id = forms.CharField(
+        label=_("Id of the branch"),
+        required=False,
+        max_length=inputs.MAX_ID,
+        help_text=_("Left empty, one is made."),
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+    )
+    checkpoint_id = forms.CharField(
+        label=_("Checkpoint"),
+        required=False,
+        max_length=inputs.MAX_CHECKPOINT_ID,
+        help_text=_("The branch begins with the state and the messages of this checkpoint; empty: of now."),
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+    )
+    field_order = ["checkpoint_id", "new_id", "reason"]
+
+    def clean_new_id(self) -> str | None:
+        """An id as the store takes it."""
+        return _identifier(self.cleaned_data["new_id"], inputs.MAX_ID)
+
+    def clean_checkpoint_id(self) -> str | None:
+        """An id as the store takes it."""
+        return _identifier(self.cleaned_data["checkpoint_id"], inputs.MAX_CHECKPOINT_ID)
+
+
+def _identifier(value: str, limit: int) -> str | None:
+    try:
+        return inputs.identifier(value, "The id", limit=limit) if value else None
+    except InvalidInput as error:
+        raise forms.ValidationError(str(error)) from None

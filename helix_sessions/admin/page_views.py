@@ -1,0 +1,253 @@
+"""The views of one session. They read; none of them changes anything."""
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import get_content_type_for_model
+from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from helix_sessions.admin import sight
+from helix_sessions.admin.actions import ACTIONS
+from helix_sessions.admin.base import ModelAdmin, store
+from helix_sessions.admin.documents import masked, shown
+from helix_sessions.admin.pages import runs, states, timeline, tree, waiting
+from helix_sessions.exceptions import HelixSessionsError, NotFound
+from helix_sessions.models import Session, SubSessionRef
+
+PAGES = ("timeline", "state", "runs", "tree", "staging", "calls", "log")
+
+HEADER_COLUMNS = (
+    *sight.LIST_COLUMNS,
+    "root_session_id",
+    "forked_from_session_id",
+    "forked_from_checkpoint_id",
+    "owner_id",
+    "tags",
+    "metadata",
+    "mode",
+    "error",
+    "failure_reason",
+    "interrupt_context",
+    "interrupt_reason",
+    "pending_client_tool_calls",
+    "suspended_awaiting_children",
+    "version",
+    "head_seq",
+    "first_seq",
+    "step_count",
+    "resume_count",
+    "staged_count",
+    "checkpoint_id",
+    "checkpointed_at",
+)
+
+View = Callable[..., HttpResponse]
+
+
+class PageViews(ModelAdmin):
+    """A page for each thing an operator looks at, under one header."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """The pages of a session, before the admin's own."""
+        own = [self._page(name) for name in PAGES]
+        own += [
+            self._path("live", "<str:object_id>/live/", self.live_view),
+            self._path("raw", "<str:object_id>/raw/<str:what>/", self.raw_view),
+        ]
+        return own + super().get_urls()
+
+    def _page(self, name: str) -> URLPattern:
+        return self._path(name, f"<str:object_id>/{name}/", getattr(self, f"{name}_view"))
+
+    def _path(self, name: str, route: str, view: View) -> URLPattern:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if not self.has_view_permission(request):
+                raise PermissionDenied
+            return view(request, *args, **kwargs)
+
+        return path(route, self.admin_site.admin_view(guarded), name=f"helix_sessions_session_{name}")
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The address the admin knows a session by: its timeline."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return self.timeline_view(request, object_id)
+
+    def timeline_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Everything that happened, on one axis."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        page = timeline.timeline(session, timeline.View.of(request.GET))
+        return self._render(request, session, "timeline", {"page": page})
+
+    def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What happened after an event, as a piece of the timeline, and the header as it is now."""
+        session = self._session(object_id)
+        after = timeline.View.of(request.GET).after
+        if session is None or after is None:
+            raise Http404
+        entries = timeline.newer_entries(session, after) if after < session.head_seq else []
+        seqs = [entry.seq for entry in entries]
+        seqs += [e.seq for entry in entries for call in entry.calls for e in call.events]
+        context = {
+            **self._header(request, session),
+            "entries": entries,
+            "last_seq": max(seqs, default=after),
+        }
+        response = TemplateResponse(request, "admin/helix_sessions/session/live.html", context)
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def state_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The agent's document, and differences between checkpoints."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        start, end = request.GET.get("from", ""), request.GET.get("to", "") or states.NOW
+        context = {
+            "checkpoints": states.checkpoints(session),
+            "state": states.state(store(), session),
+            "metadata": shown(session.metadata),
+            "difference": states.difference(store(), session, start, end) if start else None,
+            "start": start,
+            "end": end,
+            "may_branch": ACTIONS["branch"].is_allowed(request),
+        }
+        return self._render(request, session, "state", context)
+
+    def runs_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """How long, how it ended, what it used."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        lines, older = runs.runs(session, timeline.View.of(request.GET).before)
+        return self._render(request, session, "runs", {"runs": lines, "older": older, "bar": runs.BAR})
+
+    def tree_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The sub-sessions and theirs."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        return self._render(request, session, "tree", {"tree": tree.tree(session.session_id)})
+
+    def staging_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What tools wrote for a step that is not committed."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        return self._render(request, session, "staging", {"staged": waiting.staged(session)})
+
+    def calls_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Which calls wait for whom."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        return self._render(request, session, "calls", {"pending": waiting.pending(session)})
+
+    def log_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What operators did."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        entries = LogEntry.objects.filter(
+            content_type=get_content_type_for_model(Session), object_id=session.session_id
+        ).select_related("user")
+        return self._render(request, session, "log", {"log": entries.order_by("-action_time")[:100]})
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The admin's own history is the operators' log."""
+        return HttpResponseRedirect(reverse("admin:helix_sessions_session_log", args=[object_id]))
+
+    def raw_view(self, request: HttpRequest, object_id: str, what: str) -> HttpResponse:
+        """A document whole, as a download, without its secrets: an event by its number, or the state."""
+        session_id = unquote(object_id)
+        try:
+            value = _document(session_id, what)
+        except (HelixSessionsError, LookupError):
+            raise Http404 from None
+        text = json.dumps(masked(value), ensure_ascii=False, indent=2)
+        response = HttpResponse(text, content_type="application/json")
+        response["Content-Disposition"] = f'attachment; filename="{what}.json"'
+        response["X-Content-Type-Options"] = "nosniff"
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def _session(self, object_id: str) -> Session | None:
+        rows = Session.objects.only(*HEADER_COLUMNS)
+        return rows.filter(session_id=unquote(object_id)).first()
+
+    def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return self._get_obj_does_not_exist_redirect(request, self.opts, unquote(object_id))  # type: ignore[attr-defined, no-any-return]
+
+    def _render(
+        self, request: HttpRequest, session: Session, page: str, context: dict[str, Any]
+    ) -> TemplateResponse:
+        request.current_app = self.admin_site.name
+        return TemplateResponse(
+            request,
+            f"admin/helix_sessions/session/{page}.html",
+            {**self._header(request, session), "current": page, **context},
+        )
+
+    def _header(self, request: HttpRequest, session: Session) -> dict[str, Any]:
+        now = timezone.now()
+        children = SubSessionRef.objects.filter(session_id=session.session_id)[:100].count()
+        return {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": session.session_id,
+            "media": self.media,
+            "session": session,
+            "object_id": quote(session.session_id),
+            "status_chip": sight.status_chip(session.status),
+            "chips": list(sight.condition_chips(session, now)),
+            "remarks": sight.remarks(session, now),
+            "metadata_shown": shown(session.metadata) if session.metadata else None,
+            "actions": [
+                action
+                for action in ACTIONS.values()
+                if action.is_allowed(request) and not action.refusal(session)
+            ],
+            "tabs": _tabs(session, children),
+        }
+
+
+def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
+    return [
+        ("timeline", _("Timeline"), session.head_seq),
+        ("state", _("State"), None),
+        ("runs", _("Runs"), session.turn_count),
+        ("tree", _("Sub-sessions"), children),
+        ("staging", _("Staging"), session.staged_count),
+        ("calls", _("Pending calls"), len(session.pending_client_tool_calls or {})),
+        ("log", _("Operators"), None),
+    ]
+
+
+def _document(session_id: str, what: str) -> Any:
+    if what == "state":
+        return store().load_state(session_id).custom_state
+    if what.isascii() and what.isdigit() and len(what) < 19:
+        events = store().get_events(session_id, int(what), int(what) + 1)
+        if events:
+            return events[0].data
+    raise NotFound

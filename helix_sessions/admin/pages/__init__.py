@@ -1,0 +1,1 @@
+"""The pages of a session: what each reads, as values its template shows."""

@@ -1,0 +1,93 @@
+"""A session's tree of sub-sessions."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from helix_sessions.admin.sight import LIST_COLUMNS, Chip, status_chip
+from helix_sessions.models import Session, SubSessionRef
+
+MOST_NODES = 500
+DEEPEST = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A sub-session: its row, or, where that is elsewhere or not there yet, what its parent knows of it."""
+
+    session_id: str
+    agent_type: str
+    status: str
+    session: Session | None = None
+    mode: str = ""
+    location: str = "local"
+    parent_tool_call_id: str | None = None
+    children: list["Node"] = field(default_factory=list)
+
+    @property
+    def chip(self) -> Chip:
+        """Its status."""
+        return status_chip(self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """What is below a session."""
+
+    nodes: list[Node]
+    count: int
+    is_cut: bool
+
+
+def tree(session_id: str) -> Tree:
+    """The tree below a session, level by level: two queries each, cycles end."""
+    top = Node(session_id=session_id, agent_type="", status="")
+    seen, level, is_cut = {session_id: top}, [top], False
+    for _depth in range(DEEPEST):
+        if not level:
+            break
+        below = _children([node.session_id for node in level])
+        level = []
+        for parent_id, node in below:
+            if node.session_id in seen:
+                continue
+            if len(seen) > MOST_NODES:
+                is_cut = True
+                break
+            seen[node.session_id] = node
+            seen[parent_id].children.append(node)
+            level.append(node)
+    return Tree(nodes=top.children, count=len(seen) - 1, is_cut=is_cut or bool(level))
+
+
+def _children(parents: list[str]) -> list[tuple[str, Node]]:
+    refs = list(
+        SubSessionRef.objects.filter(session_id__in=parents)
+        .order_by("session_id", "seq")
+        .defer("result")[: MOST_NODES + 1]
+    )
+    known = {ref.sub_session_id for ref in refs if ref.location == "local"}
+    rows = Session.objects.only(*LIST_COLUMNS)
+    found = {row.session_id: row for row in rows.filter(parent_session_id__in=parents)[: MOST_NODES + 1]}
+    elsewhere = known - set(found)
+    if elsewhere:
+        found.update((row.session_id, row) for row in rows.filter(session_id__in=elsewhere))
+    nodes = [(ref.session_id, _of_ref(ref, found.pop(ref.sub_session_id, None))) for ref in refs]
+    nodes += [(str(row.parent_session_id), _of_row(row)) for row in found.values()]
+    return nodes
+
+
+def _of_ref(ref: SubSessionRef, row: Session | None) -> Node:
+    if ref.location != "local":
+        row = None
+    about: dict[str, Any] = {
+        "mode": ref.mode,
+        "location": ref.location,
+        "parent_tool_call_id": ref.parent_tool_call_id,
+    }
+    if row is None:
+        return Node(session_id=ref.sub_session_id, agent_type=ref.agent_type, status=ref.status, **about)
+    return _of_row(row, **about)
+
+
+def _of_row(row: Session, **about: Any) -> Node:
+    return Node(session_id=row.session_id, agent_type=row.agent_type, status=row.status, session=row, **about)

@@ -1,0 +1,151 @@
+"""The session list."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+
+from helix_sessions.admin import pieces, sight, words
+from helix_sessions.admin.action_views import ActionViews
+from helix_sessions.admin.actions import ACTIONS
+from helix_sessions.admin.base import ModelAdmin
+from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
+from helix_sessions.admin.page_views import PageViews
+from helix_sessions.admin.paginator import BoundedPaginator
+from helix_sessions.exceptions import InvalidInput
+from helix_sessions.models import Session
+from helix_sessions.store import inputs
+
+FOUND_BY_EACH = 500
+"""A search shows the newest sessions found by each of its ways."""
+
+
+class SessionAdmin(ActionViews, PageViews, ModelAdmin):
+    """Sessions: found here, read on their pages, changed by actions alone."""
+
+    list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
+    list_display_links = ("session",)
+    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter)
+    list_per_page = 50
+    list_max_show_all = 0
+    sortable_by = ()
+    ordering = ("-created_at", "-session_id")
+    search_fields = ("session_id", "user_id", "agent_type")
+    search_help_text = _("The beginning of an id, or a whole user id or agent type.")
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    paginator = BoundedPaginator
+    actions_selection_counter = True
+    change_list_template = "admin/helix_sessions/session/change_list.html"
+
+    class Media:
+        css = {"all": ["helix_sessions/console.css"]}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Agents make sessions."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Sessions are changed by actions, each with its own permission."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The action deletes, through the store; the admin's own way would leave the rest behind."""
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
+        """Rows of the list: no documents, but whether sub-sessions are waited for."""
+        return Session.objects.only(*sight.LIST_COLUMNS).annotate(
+            awaits_children=Q(suspended_awaiting_children__isnull=False)
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """By index alone: the id or its beginning, the user, the agent type."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        try:
+            inputs.identifier(term, "The search")
+        except InvalidInput:
+            return queryset.none(), False
+        rows = queryset.order_by("-created_at", "-session_id").values_list("session_id", flat=True)
+        beginning: Any = queryset.order_by("session_id").values_list("session_id", flat=True)
+        ways = (
+            beginning.id_begins_with(term),
+            rows.filter(user_id=term),
+            rows.filter(agent_type=term),
+        )
+        found = {key for way in ways for key in way[:FOUND_BY_EACH]}
+        return queryset.filter(session_id__in=found), False
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, as of one moment."""
+        return super().changelist_view(request, {"title": _now("Sessions"), **(extra_context or {})})
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """The actions this user may take on many sessions."""
+        return {
+            action.name: (self.list_action(action), action.name, action.label)
+            for action in ACTIONS.values()
+            if not action.is_for_one and action.is_allowed(request)
+        }
+
+    @admin.display(description=_("Session"))
+    def session(self, session: Session) -> SafeString:
+        """The id, and under it the parent."""
+        if session.parent_session_id is None:
+            return format_html("{}", session.session_id)
+        parent = _now("of %s") % session.parent_session_id
+        return format_html(
+            '{}<span class="hx-sub">{} {}</span>', session.session_id, pieces.icon("tree"), parent
+        )
+
+    @admin.display(description=_("Status"))
+    def state(self, session: Session) -> SafeString:
+        """Text, colour and icon."""
+        return pieces.chip(sight.status_chip(session.status))
+
+    @admin.display(description=_("Agent, user"))
+    def agent(self, session: Session) -> SafeString:
+        """The kind of agent, and whom it works for."""
+        return format_html('{}<span class="hx-sub">{}</span>', session.agent_type, session.user_id or "")
+
+    @admin.display(description=_("Waiting for"))
+    def waiting_for(self, session: Session) -> SafeString:
+        """What is under way, and what is missing."""
+        chips = list(sight.condition_chips(session, timezone.now()))
+        if getattr(session, "awaits_children", False):
+            chips.append(sight.Chip(kind="suspended_awaiting_children", label=_now("Sub-sessions")))
+        if not chips:
+            return format_html('<span class="hx-none">{}</span>', "-")
+        return format_html_join(" ", "{}", ((pieces.chip(chip),) for chip in chips))
+
+    @admin.display(description=_("Turns"))
+    def turns(self, session: Session) -> int:
+        """How many runs it had."""
+        return session.turn_count
+
+    @admin.display(description=_("Messages"))
+    def messages(self, session: Session) -> int:
+        """How long its transcript is."""
+        return session.message_count
+
+    @admin.display(description=_("Last activity, age"))
+    def activity(self, session: Session) -> SafeString:
+        """When anything happened last, and how long ago it was created."""
+        age = _now("%s old") % words.duration(timezone.now() - session.created_at)
+        return format_html(
+            '{}<span class="hx-sub">{}</span>',
+            pieces.when(session.updated_at),
+            pieces.when(session.created_at, age),
+        )

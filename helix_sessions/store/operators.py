@@ -1,0 +1,28 @@
+"""Calls made in the name of a person who operates the sessions."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from helix_sessions.store.session_store import SessionStore
+from helix_sessions.store.unit import locking_transaction
+
+T = TypeVar("T")
+
+
+def operate(
+    store: SessionStore,
+    session_id: str,
+    action: str,
+    call: Callable[[], T],
+    *,
+    by: dict[str, Any],
+    reason: str,
+) -> T:
+    """Make a call, and log who asked for it and why as `operator_action`: both are committed, or neither.
+
+    A call that raises has changed nothing and is not logged.
+    """
+    with locking_transaction(store.using):
+        outcome = call()
+        store.emit_event(session_id, "operator_action", {"action": action, "reason": reason, "by": by})
+    return outcome

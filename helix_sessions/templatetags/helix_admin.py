@@ -1,0 +1,94 @@
+"""Tags of the operator's console."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.contrib.admin.utils import quote
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from helix_sessions.admin import pieces, words
+
+register = template.Library()
+
+
+@register.filter
+def ago(value: datetime | None) -> str:
+    """How long ago, or in how long."""
+    return "" if value is None else words.ago(value, timezone.now())
+
+
+@register.filter
+def age(value: datetime | None) -> str:
+    """How long it has been."""
+    return "" if value is None else words.duration(timezone.now() - value)
+
+
+@register.filter
+def span(value: timedelta | None) -> str:
+    """A duration in at most two units."""
+    return "" if value is None else words.duration(value)
+
+
+@register.simple_tag
+def session_url(session_id: str, page: str = "change", *arguments: Any) -> str:
+    """The address of a page of a session."""
+    return reverse(f"admin:helix_sessions_session_{page}", args=[quote(session_id), *arguments])
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """An icon; decorative, so always next to words."""
+    return pieces.icon(name)
+
+
+@register.simple_tag
+def chip(value: Any) -> SafeString:
+    """A status or condition as text, colour and icon."""
+    return pieces.chip(value)
+
+
+@register.simple_tag
+def when(value: datetime | None) -> SafeString:
+    """A time, relative, with the exact one at hand."""
+    return pieces.when(value)
+
+
+@register.inclusion_tag("admin/helix_sessions/includes/document.html")
+def document(
+    shown: Any, raw_url: str = "", label: str = "", is_open: bool = False, with_brief: bool = False
+) -> dict[str, Any]:
+    """A collapsible document with its size, a download, and if wanted its first words."""
+    return {
+        "shown": shown,
+        "raw_url": raw_url,
+        "label": label,
+        "is_open": is_open,
+        "with_brief": with_brief,
+    }
+
+
+@register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)
+def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
+    """The dashboard, for those who may see sessions."""
+    from helix_sessions.admin.dashboard import dashboard
+
+    allowed = context["request"].user.has_perm("helix_sessions.view_session")
+    return {
+        "dashboard": dashboard() if allowed else None,
+        "list_url": reverse("admin:helix_sessions_session_changelist"),
+    }
+
+
+@register.filter
+def spaced(value: float | None) -> str:
+    """A number with separators between its thousands."""
+    return "" if value is None else f"{round(value):,}"
+
+
+@register.filter
+def unlocalised(value: float) -> str:
+    """A number as an attribute of an SVG takes it, whatever the language."""
+    return f"{value:.2f}"

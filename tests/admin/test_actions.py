@@ -1,0 +1,252 @@
+"""Actions: who may, what they promise, what they do, what they leave behind."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.utils import timezone
+
+from helix_sessions.models import Session
+from helix_sessions.store import SessionStore
+from tests.admin.places import ACTIONS, LIST, action, make_busy_session, page_of
+
+pytestmark = pytest.mark.django_db
+
+EXTRA: dict[str, dict[str, str]] = {"set_expiry": {"change": "day"}, "branch": {"new_id": "the-branch"}}
+
+
+def act(client: Client, name: str, *ids: str, **answers: str) -> Any:
+    data = {"ids": json.dumps(ids), "reason": "because", **EXTRA.get(name, {}), **answers}
+    return client.post(action(name), data)
+
+
+@pytest.fixture(autouse=True)
+def _busy(store: SessionStore) -> None:
+    make_busy_session(store)
+
+
+def everything(store: SessionStore) -> Any:
+    states = {key: store.load_state(key) for key in Session.objects.values_list("session_id", flat=True)}
+    return states, store.get_staged_changes("busy")
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+class TestWhoMay:
+    def test_viewer_changes_nothing_by_url(self, viewer: Client, store: SessionStore, name: str):
+        before = everything(store)
+        assert viewer.get(action(name, "busy")).status_code == 403
+        assert act(viewer, name, "busy").status_code == 403
+        listed = {"action": name, "_selected_action": ["busy"], "reason": "because", "ids": '["busy"]'}
+        viewer.post(LIST, listed)
+        assert everything(store) == before
+        assert not LogEntry.objects.exists()
+
+    def test_viewer_has_no_button(self, viewer: Client, name: str):
+        assert action(name) not in viewer.get(page_of("busy")).content.decode()
+        assert f'value="{name}"' not in viewer.get(LIST).content.decode()
+
+    def test_another_permission_is_not_enough(self, client_with: Any, store: SessionStore, name: str):
+        others = set(ACTIONS.values()) - {ACTIONS[name]}
+        client = client_with("view_session", *others)
+        before = everything(store)
+        assert act(client, name, "busy").status_code == 403
+        assert everything(store) == before
+
+    def test_its_permission_without_seeing_is_not_enough(
+        self, client_with: Any, store: SessionStore, name: str
+    ):
+        before = everything(store)
+        assert act(client_with(ACTIONS[name]), name, "busy").status_code == 403
+        assert everything(store) == before
+
+    def test_its_own_permission_is_enough(self, client_with: Any, store: SessionStore, name: str):
+        if name == "reactivate":
+            store.update_status("busy", "paused")
+        client = client_with("view_session", ACTIONS[name])
+        assert action(name) in client.get(page_of("busy")).content.decode()
+        assert act(client, name, "busy").status_code in (200, 302)
+        assert LogEntry.objects.count() == 1
+
+    def test_nobody(self, client: Client, store: SessionStore, name: str):
+        before = everything(store)
+        assert act(client, name, "busy").status_code == 302
+        assert everything(store) == before
+
+    def test_get_changes_nothing(self, admin_client: Client, store: SessionStore, name: str):
+        before = everything(store)
+        assert admin_client.get(action(name, "busy")).status_code == 200
+        query = {"ids": '["busy"]', "reason": "because", **EXTRA.get(name, {})}
+        admin_client.get(action(name), query)
+        assert everything(store) == before
+
+    def test_without_a_reason_nothing_happens(self, admin_client: Client, store: SessionStore, name: str):
+        before = everything(store)
+        response = act(admin_client, name, "busy", reason=" ")
+        assert response.status_code == 422
+        assert everything(store) == before
+
+    def test_choosing_it_in_the_list_only_asks(self, admin_client: Client, store: SessionStore, name: str):
+        before = everything(store)
+        response = admin_client.post(LIST, {"action": name, "_selected_action": ["busy", "busy-child"]})
+        if name == "branch":
+            assert response.status_code == 302
+        else:
+            assert response.status_code == 200
+            assert 'name="reason"' in response.content.decode()
+        assert everything(store) == before
+
+    def test_it_is_logged_twice(self, admin_client: Client, store: SessionStore, name: str):
+        if name == "reactivate":
+            store.update_status("busy", "paused")
+        act(admin_client, name, "busy")
+        entry = LogEntry.objects.get()
+        assert entry.object_id == "busy"
+        assert "because" in entry.change_message
+        if name != "delete":
+            [event] = store.get_events("busy", types=["operator_action"])
+            assert event.data["action"] == name
+            assert event.data["reason"] == "because"
+            assert event.data["by"]["username"] == "admin"
+            assert set(event.data["by"]) == {"id", "username"}
+
+
+def test_every_action_has_a_permission_of_its_own():
+    assert len(set(ACTIONS.values())) == len(ACTIONS)
+    ours = Permission.objects.filter(content_type__app_label="helix_sessions")
+    assert ours.filter(codename__in=ACTIONS.values()).count() == len(ACTIONS)
+
+
+class TestWhatTheyDo:
+    def test_interrupt(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "interrupt", "busy")
+        request = store.check_interrupt_flag("busy")
+        assert request
+        assert request.reason == "because"
+
+    @pytest.mark.parametrize("status", ["paused", "interrupted"])
+    def test_reactivate(self, admin_client: Client, store: SessionStore, status: str):
+        store.update_status("busy", status)
+        act(admin_client, "reactivate", "busy")
+        assert store.load_state("busy").status == "active"
+
+    def test_expire(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "expire", "busy")
+        assert Session.objects.expired().get().session_id == "busy"
+
+    @pytest.mark.parametrize(
+        ("change", "span"), [("hour", timedelta(hours=1)), ("month", timedelta(days=30))]
+    )
+    def test_extend(self, admin_client: Client, store: SessionStore, change: str, span: timedelta):
+        present = timezone.now() + timedelta(days=2)
+        store.set_expiry("busy", present)
+        act(admin_client, "set_expiry", "busy", change=change)
+        assert store.load_state("busy").expires_at == present + span
+
+    def test_extend_what_has_expired(self, admin_client: Client, store: SessionStore):
+        store.set_expiry("busy", timezone.now() - timedelta(days=2))
+        act(admin_client, "set_expiry", "busy", change="hour")
+        expires_at = store.load_state("busy").expires_at
+        assert expires_at
+        assert timedelta(minutes=59) < expires_at - timezone.now() <= timedelta(hours=1)
+
+    def test_set_and_remove_the_expiry(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "set_expiry", "busy", change="at", expires_at="2031-02-03T04:05")
+        expires_at = store.load_state("busy").expires_at
+        assert expires_at
+        assert expires_at.isoformat() == "2031-02-03T04:05:00+00:00"
+        act(admin_client, "set_expiry", "busy", change="never")
+        assert store.load_state("busy").expires_at is None
+        assert act(admin_client, "set_expiry", "busy", change="at").status_code == 422
+
+    def test_fail_ends_the_run_too(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "fail", "busy")
+        state = store.load_state("busy")
+        assert (state.status, state.failure_reason) == ("failed", "because")
+        assert store.get_current_run("busy") is None
+        assert store.list_runs("busy").items[0].status == "failed"
+
+    def test_branch_from_a_checkpoint(self, admin_client: Client, store: SessionStore):
+        response = act(admin_client, "branch", "busy", checkpoint_id="first")
+        assert response["Location"] == page_of("the-branch")
+        state = store.load_state("the-branch")
+        assert (state.forked_from, state.custom_state) == (("busy", "first"), {"place": "depot"})
+
+    def test_branch_under_a_used_id_or_from_nowhere(self, admin_client: Client, store: SessionStore):
+        for answers in ({"new_id": "busy-child"}, {"checkpoint_id": "nonsense"}):
+            response = act(admin_client, "branch", "busy", **answers)
+            assert len(response.context["outcome"].failures) == 1
+        assert store.get_events("busy", types=["operator_action"]) == []
+
+    def test_discard_staging(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "discard_staging", "busy")
+        assert store.get_staged_changes("busy") == []
+
+    def test_export(self, admin_client: Client, store: SessionStore):
+        response = act(admin_client, "export", "busy")
+        assert "attachment" in response["Content-Disposition"]
+        lines = b"".join(response.streaming_content).decode().splitlines()
+        assert len(lines) > 10
+        assert all(json.loads(line) for line in lines)
+        assert any("Where is my parcel?" in line for line in lines)
+
+    def test_delete_takes_the_tree(self, admin_client: Client, store: SessionStore):
+        page = admin_client.get(action("delete", "busy")).content.decode()
+        assert "1 sub-session goes with it" in page
+        response = admin_client.post(action("delete"), {"ids": '["busy"]', "reason": "because"}, follow=True)
+        assert not Session.objects.exists()
+        assert "1 session was deleted. 1 sub-session went with it." in response.content.decode()
+
+
+class TestCounts:
+    def test_exact_counts_and_failures_listed(self, admin_client: Client, store: SessionStore):
+        for number in range(5):
+            store.create_session(f"s-{number}", agent_type="a")
+        store.update_status("s-1", "completed")
+        page = admin_client.post(LIST, {"action": "fail", "_selected_action": [f"s-{n}" for n in range(5)]})
+        assert "4 sessions will be failed." in page.content.decode()
+        assert "1 session will be left as it is" in page.content.decode()
+        response = act(admin_client, "fail", *(f"s-{n}" for n in range(5)), "gone")
+        assert "4 sessions were failed." in response.content.decode()
+        outcome = response.context["outcome"]
+        assert outcome.done == ["s-0", "s-2", "s-3", "s-4"]
+        assert [key for key, _why in outcome.failures] == ["s-1", "gone"]
+        assert store.load_state("s-1").status == "completed"
+        assert LogEntry.objects.count() == 4
+
+    def test_a_refusal_leaves_no_trace(self, admin_client: Client, store: SessionStore):
+        before = everything(store)
+        act(admin_client, "reactivate", "busy")
+        assert everything(store) == before
+        assert not LogEntry.objects.exists()
+
+    def test_twice_the_same_session_is_once(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "interrupt", "busy", "busy")
+        assert len(store.get_events("busy", types=["interrupt_requested"])) == 1
+
+    def test_a_limit_at_once(self, admin_client: Client, store: SessionStore, settings: Any):
+        settings.HELIX_SESSIONS = {"ADMIN_ACTION_LIMIT": 1}
+        listed = {"action": "fail", "_selected_action": ["busy", "busy-child"]}
+        assert admin_client.post(LIST, listed).status_code == 302
+        assert act(admin_client, "fail", "busy", "busy-child").status_code == 404
+        assert store.load_state("busy").status == "active"
+
+    @pytest.mark.parametrize("ids", ["", "nonsense", "{}", "[1]", '["' + "x" * 300 + '"]', '["\\u0000"]'])
+    def test_broken_ids(self, admin_client: Client, ids: str):
+        response = admin_client.post(action("fail"), {"ids": ids, "reason": "because"})
+        assert response.status_code in (200, 404)
+        assert not LogEntry.objects.exists()
+
+    def test_unknown_action(self, admin_client: Client):
+        assert admin_client.get(action("nonsense", "busy")).status_code == 404
+
+    def test_no_deletion_beside_the_action(self, admin_client: Client, store: SessionStore):
+        assert admin_client.post(page_of("busy", "delete"), {"post": "yes"}).status_code == 403
+        admin_client.post(LIST, {"action": "delete_selected", "_selected_action": ["busy"], "post": "yes"})
+        assert store.session_exists("busy")
+
+    def test_nothing_is_added_by_hand(self, admin_client: Client):
+        assert admin_client.get(f"{LIST}add/").status_code == 403

@@ -1,0 +1,205 @@
+"""An operator at work, in a real browser under a strict Content-Security-Policy.
+
+The screenshots are kept in `var/screenshots/`, in light and dark, wide and narrow.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.test import Client
+from django.utils import timezone
+
+from helix_sessions.models import Session
+from helix_sessions.store import SessionStore
+from tests.admin.places import APP, LIST, make_busy_session, make_stuck, page_of
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+T = TypeVar("T")
+InDatabase = Callable[[Callable[[], T]], T]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+POLICY = "default-src 'self'"
+SCREENSHOTS = Path(settings.BASE_DIR) / "var" / "screenshots"
+HOSTILE = "<img src=x onerror='window.hurt = 1'><script>window.hurt = 1</script>"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(CHROMIUM is None, reason="No Chromium was found."),
+]
+
+
+@pytest.fixture
+def in_database() -> Iterator[InDatabase[Any]]:
+    """The browser's driver has an event loop in this thread, where Django refuses to work."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda function: pool.submit(function).result(60)
+        pool.submit(connections.close_all).result()
+
+
+class Browser:
+    """Pages that an operator who is logged in opens; refusals of the policy are remembered."""
+
+    def __init__(self, chromium: Any, address: str, cookie: str) -> None:
+        self._chromium = chromium
+        self._address = address
+        self._cookie = {"name": settings.SESSION_COOKIE_NAME, "value": cookie, "url": address}
+        self.complaints: list[str] = []
+
+    def open(self, path: str, *, width: int = 1280, scheme: Any = "light") -> Any:
+        context = self._chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.add_cookies([self._cookie])
+        context.route("**/*", self._with_policy)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: self._hear(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto(self._address + path)
+        return page
+
+    def _with_policy(self, route: Any) -> None:
+        if not route.request.is_navigation_request():
+            route.continue_()
+            return
+        response = route.fetch(max_redirects=0)
+        headers = {**response.headers, "content-security-policy": POLICY}
+        route.fulfill(response=response, headers=headers)
+
+    def _hear(self, text: str) -> None:
+        if "Content Security Policy" in text:
+            self.complaints.append(text)
+
+
+@pytest.fixture
+def browser(live_server: Any, admin_user: Any, store: SessionStore) -> Iterator[Browser]:
+    make_busy_session(store, "parcel-desk-17")
+    store.append_messages("parcel-desk-17", [{"role": "user", "content": HOSTILE}])
+    make_stuck("parcel-desk-17")
+    for number in range(12):
+        store.create_session(f"idle-{number:02}", agent_type="night-watch", user_id=f"customer-{number}")
+        store.append_messages(f"idle-{number:02}", [{"role": "user", "content": "Is anybody there?"}])
+    store.update_status("idle-11", "failed", failure_reason="budget spent")
+    then = timezone.now() - timedelta(days=2)
+    Session.objects.filter(session_id="idle-11").update(created_at=then, status_since=then)
+    client = Client()
+    client.force_login(admin_user)
+    cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
+        try:
+            yield Browser(chromium, live_server.url, cookie)
+        finally:
+            chromium.close()
+
+
+def shot(page: Any, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def test_a_shift(browser: Browser, store: SessionStore, in_database: InDatabase[Any]):
+    page = browser.open(APP)
+    shot(page, "1-dashboard")
+
+    # Find the stuck session, and read why.
+    page.click("a.hx-number.hx-is-stuck")
+    assert page.locator("#result_list tbody tr").count() == 1
+    shot(page, "2-stuck")
+    page.click("text=parcel-desk-17")
+    assert "nothing has happened for" in page.inner_text(".hx-remarks")
+    assert page.evaluate("window.hurt") is None
+    shot(page, "3-why")
+
+    # Interrupt it.
+    page.click(".hx-actions >> text=Interrupt")
+    assert "1 session will be asked to stop." in page.inner_text("form.hx-confirm")
+    page.fill("#id_reason", "The customer has the parcel.")
+    shot(page, "4-interrupt")
+    page.click("button.hx-primary")
+    assert "1 session was asked to stop." in page.inner_text(".messagelist")
+    assert "The customer has the parcel." in page.inner_text(".hx-remarks")
+    request = in_database(lambda: store.peek_interrupt_flag("parcel-desk-17"))
+    assert request.reason == "The customer has the parcel."
+
+    # Expire ten.
+    page.goto(page.url.split("/admin/")[0] + LIST + "?q=idle-0")
+    page.check("#action-toggle")
+    page.select_option("select[name=action]", "expire")
+    page.click("#changelist-form button[name=index]")
+    assert "10 sessions will expire now." in page.inner_text("form.hx-confirm")
+    page.fill("#id_reason", "Nobody came back.")
+    shot(page, "5-expire")
+    page.click("button.hx-primary")
+    assert "10 sessions have expired." in page.inner_text(".messagelist")
+    assert in_database(lambda: Session.objects.expired().count()) == 10
+
+    # See the log.
+    page.goto(page.url.split("/admin/")[0] + page_of("idle-03", "log"))
+    assert "Nobody came back." in page.inner_text(".hx-panel")
+    page.click(".hx-tabs >> text=Timeline")
+    assert "Nobody came back." in page.inner_text("#hx-timeline")
+    shot(page, "6-log")
+    assert browser.complaints == []
+
+
+def test_watching_one_live(browser: Browser, store: SessionStore, in_database: InDatabase[Any]):
+    page = browser.open(page_of("idle-05"))
+    page.click("#hx-live")
+    assert page.get_attribute("#hx-live", "aria-pressed") == "true"
+    for text in ("I am here now.", HOSTILE, "Good night."):
+        message = {"role": "assistant", "content": text}
+        in_database(lambda message=message: store.append_messages("idle-05", [message]))
+    page.wait_for_selector("text=Good night.")
+    in_database(lambda: store.update_status("idle-05", "completed"))
+    page.wait_for_selector("#hx-head .hx-is-completed")
+    seqs = page.eval_on_selector_all("#hx-timeline > li", "items => items.map(item => item.id)")
+    head = in_database(lambda: store.load_state("idle-05").head_seq)
+    assert seqs == [f"seq-{number}" for number in range(head, 0, -1)]
+    assert page.evaluate("window.hurt") is None
+    shot(page, "7-live")
+    page.click("#hx-live")
+    assert page.get_attribute("#hx-live", "aria-pressed") == "false"
+    assert browser.complaints == []
+
+
+def test_keyboard(browser: Browser):
+    page = browser.open(page_of("parcel-desk-17"))
+    page.focus("#hx-live")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("#hx-live", "aria-pressed") == "true"
+    page.focus("details.hx-doc summary >> nth=0")
+    page.keyboard.press("Enter")
+    assert page.locator("details.hx-doc >> nth=0").get_attribute("open") is not None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_looks(browser: Browser, width: int, scheme: str):
+    places = {"dashboard": APP, "list": LIST, "confirm": f"{LIST}action/fail/?id=parcel-desk-17&id=idle-11"}
+    pages = ("timeline", "state", "runs", "tree", "staging", "calls", "log")
+    places |= {name: page_of("parcel-desk-17", name) for name in pages}
+    page = browser.open(APP, width=width, scheme=scheme)
+    for name, address in places.items():
+        page.goto(page.url.split("/admin/")[0] + address)
+        wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wider <= 0, f"{name} scrolls sideways"
+        shot(page, f"{name}-{width}-{scheme}")
+    assert browser.complaints == []
