@@ -22,6 +22,7 @@ from bench.report import show
 from bench.resources import measure_resources
 from bench.results import Results
 from bench.scale import FULL, QUICK, Scale
+from bench.streams.measure import measure_streams
 from bench.writers import measure_writers
 
 SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
@@ -33,6 +34,7 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "list": measure_listing,
     "growth": measure_growth,
     "sqlite": measure_sqlite,
+    "streams": measure_streams,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -54,6 +54,14 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
             return Bar(what, None, limit, True)
         return Bar(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
 
+    def value(what: str, limit: float, section: str, operation: str) -> Bar:
+        row = results.find(section, operation, "ours")
+        return Bar(what, None if row is None else row.value.middle, limit)
+
+    loud = results.find("live events", "writers: 16", "ours, with NOTIFY")
+    notified = Bar(
+        "16 writers with NOTIFY / without", loud.ratio.middle if loud and loud.ratio else None, 0.9, True
+    )
     stored = results.find("growth", "stored in 1,000 steps", "ours")
     longest, large, small = max(scale.histories), scale.large_list, scale.small_list
     full = f"all {scale.long_history:,} messages"
@@ -72,5 +80,12 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         ahead("OpenAI SQLAlchemySession", 3),
         ahead("Google ADK append_event", 8),
         ahead("LangGraph PostgresSaver", 25),
+        value("commit to frame, 200 streams, p50, ms", 5, "live events", "commit to frame, p50"),
+        value("commit to frame, 200 streams, p99, ms", 50, "live events", "commit to frame, p99"),
+        value("memory for 1,000 streams, MB", 60, "live events", "memory for 1,000 streams"),
+        value("connections that listen", 1, "live events", "connections that listen"),
+        notified,
+        value("events lost or doubled, PostgreSQL", 0, "live events", "events lost or doubled, default"),
+        value("events lost or doubled, SQLite", 0, "live events", "events lost or doubled, sqlite"),
         Bar("MB stored, 1 MB state, 1,000 steps", stored.value.middle if stored else None, 20),
     ]
