@@ -114,7 +114,7 @@ def _load(clients: list[Client], operation: Callable[[Client], None], seconds: f
     def run(client: Client) -> list[float]:
         client.know_version()
         taken = []
-        while (start := time.perf_counter()) < end:
+        while (start := time.perf_counter()) < end or len(taken) < 2:
             operation(client)
             taken.append(time.perf_counter() - start)
         return taken
