@@ -59,7 +59,7 @@ def main() -> None:
             show(results, begin)
             print(f"({section}: {perf_counter() - start:.0f} s)", flush=True)
     results.about["load_after"] = round(os.getloadavg()[0], 1)
-    print("\n== bars ==")
+    print(f"\n== bars ==\n{'what':50}{'ratio':>8}{'quiet':>8}  bar")
     for bar in bars(results, scale):
         print(bar)
     RESULTS.mkdir(exist_ok=True)

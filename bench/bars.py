@@ -10,7 +10,7 @@ STEP = "step commit"
 
 @dataclass(frozen=True)
 class Bar:
-    """A number of a run and its limit, from above or from below. `quiet` is beside it, not judged."""
+    """A number of a run and its limit, from above or from below."""
 
     what: str
     measured: float | None
@@ -19,18 +19,22 @@ class Bar:
     quiet: float | None = None
 
     @property
-    def reached(self) -> bool | None:
+    def verdict(self) -> str:
+        """What the medians say, unless the quiet calls say otherwise: then the run was disturbed."""
         if self.measured is None:
-            return None
-        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
+            return "not measured"
+        reached = self._holds(self.measured)
+        if self.quiet is not None and self._holds(self.quiet) != reached:
+            return "unclear, disturbed"
+        return "reached" if reached else "NOT REACHED"
+
+    def _holds(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
 
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
-        if self.measured is None:
-            return f"{self.what:50}{'':>8}  {sign} {self.limit:<5g} not measured"
-        verdict = "reached" if self.reached else "NOT REACHED"
-        quiet = "" if self.quiet is None else f" (quiet {self.quiet:.2f})"
-        return f"{self.what:50}{self.measured:8.2f}  {sign} {self.limit:<5g} {verdict}{quiet}"
+        measured, quiet = ("" if value is None else f"{value:.2f}" for value in (self.measured, self.quiet))
+        return f"{self.what:50}{measured:>8}{quiet:>8}  {sign} {self.limit:<5g} {self.verdict}"
 
 
 def bars(results: Results, scale: Scale) -> list[Bar]:

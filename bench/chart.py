@@ -6,7 +6,7 @@ from math import log10
 from bench.results import Results, Row
 
 WIDTH, LEFT, RIGHT, BAR, GAP = 760, 200, 70, 18, 26
-COLOURS = {"FLOOR": "#9aa5b1", "FLOOR-1": "#c3cbd4", "ours": "#0b7285"}
+COLOURS = {"FLOOR": "#9aa5b1", "FLOOR-1": "#c3cbd4", "ours": "#0b7285", "ours, hopping": "#66b2bf"}
 PEER = "#e8a33d"
 SECTION = "step commit"
 

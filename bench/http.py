@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import cycle, islice
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -89,26 +91,48 @@ OPERATIONS: dict[str, Callable[[Client], None]] = {
 def measure_http(arena: Arena, scale: Scale, results: Results) -> None:
     """Requests per second of each operation, and how long the slowest hundredth takes."""
     arena.place.execute(f"CREATE DATABASE {DATABASE}")
-    with _server(arena.place.url(DATABASE)) as (port, token):
-        clients = [Client(port, token, number) for number in range(THREADS)]
+    with _server(arena.place.url(DATABASE)) as server:
+        clients = [Client(server.port, server.token, number) for number in range(THREADS)]
         arena.place.settle(DATABASE)
         rates: dict[str, list[float]] = {name: [] for name in OPERATIONS}
         slowest: dict[str, list[float]] = {name: [] for name in OPERATIONS}
+        work: dict[str, list[float]] = {name: [] for name in OPERATIONS}
         for number in range(scale.writer_rounds + 1):
             for name, operation in OPERATIONS.items():
-                rate, p99 = _load(clients, operation, scale.writer_seconds)
+                before = server.cpu()
+                taken, seconds = _load(clients, operation, scale.writer_seconds)
                 if number:  # the first round warms up
-                    rates[name].append(rate)
-                    slowest[name].append(p99 * 1000)
+                    rates[name].append(len(taken) / seconds)
+                    slowest[name].append(quantiles(taken, n=100)[-1] * 1000)
+                    work[name].append((server.cpu() - before) / len(taken) * 1000)
     for name in OPERATIONS:
         if name != EMPTY:
             pair = {EMPTY: rates[EMPTY], "ours": rates[name]}
             results.add_numbers("HTTP", name, "requests/s", pair, EMPTY)
             pair = {EMPTY: slowest[EMPTY], "ours": slowest[name]}
             results.add_numbers("HTTP", f"{name}, p99", "ms", pair, EMPTY)
+            pair = {EMPTY: work[EMPTY], "ours": work[name]}
+            results.add_numbers("HTTP", f"{name}, CPU of the server", "ms", pair, EMPTY)
 
 
-def _load(clients: list[Client], operation: Callable[[Client], None], seconds: float) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Server:
+    """uvicorn, with the API and the empty view."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    token: str
+
+    def cpu(self) -> float:
+        """Seconds of processor time its threads have used; what is steady on a busy machine."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+
+
+def _load(
+    clients: list[Client], operation: Callable[[Client], None], seconds: float
+) -> tuple[list[float], float]:
+    """How long each request took, and all of them together."""
     end = time.perf_counter() + seconds
 
     def run(client: Client) -> list[float]:
@@ -122,11 +146,11 @@ def _load(clients: list[Client], operation: Callable[[Client], None], seconds: f
     start = time.perf_counter()
     with ThreadPoolExecutor(len(clients)) as pool:
         taken = [value for values in pool.map(run, clients) for value in values]
-    return len(taken) / (time.perf_counter() - start), quantiles(taken, n=100)[-1]
+    return taken, time.perf_counter() - start
 
 
 @contextmanager
-def _server(database: str) -> Iterator[tuple[int, str]]:
+def _server(database: str) -> Iterator[Server]:
     environment = {
         **os.environ,
         "HELIX_BENCH_HTTP": database,
@@ -143,7 +167,7 @@ def _server(database: str) -> Iterator[tuple[int, str]]:
     server = subprocess.Popen(command, env=environment)
     try:
         _wait_for(port, server)
-        yield port, token
+        yield Server(server, port, token)
     finally:
         server.terminate()
         server.wait()

@@ -46,9 +46,8 @@ def _bars(found: list[Bar]) -> str:
     for bar in found:
         measured = "" if bar.measured is None else f"{bar.measured:.2f}"
         quiet = "" if bar.quiet is None else f"{bar.quiet:.2f}"
-        verdict = {None: "not measured", True: "reached", False: "**not reached**"}[bar.reached]
         sign = "≥" if bar.at_least else "≤"
-        lines.append(f"| {bar.what} | {measured} | {quiet} | {sign} {bar.limit:g} | {verdict} |")
+        lines.append(f"| {bar.what} | {measured} | {quiet} | {sign} {bar.limit:g} | {bar.verdict.lower()} |")
     return "\n".join(lines)
 
 

@@ -49,6 +49,8 @@ def measure_resources(arena: Arena, scale: Scale, results: Results) -> None:
     results.add_numbers("resources per step", "client CPU", "ms", client)
     if all(map(all, server.values())):
         results.add_numbers("resources per step", "server CPU", "ms", server)
+        both = {name: [a + b for a, b in zip(client[name], server[name], strict=True)] for name in client}
+        results.add_numbers("resources per step", "CPU of both", "ms", both)
 
 
 def _statements_and_round_trips(arena: Arena, kind: type[Contestant]) -> tuple[float, float]:

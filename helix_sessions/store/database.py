@@ -1,5 +1,6 @@
 """The store's way to the database: statements, transactions, and driver errors in our words."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -36,6 +37,14 @@ class _PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
             connection.prepare_threshold = threshold
 
 
+class _SqliteCursor(sqlite3.Cursor):
+    """Turns the placeholders of a statement once; Django's own cursor does it each time."""
+
+    def execute(self, query: str, params: Any = ()) -> "_SqliteCursor":
+        super().execute(_with_question_marks(query), params)
+        return self
+
+
 @lru_cache(maxsize=512)
 def _numbered(sql: str) -> bytes:
     """The statement with its placeholders as PostgreSQL numbers them."""
@@ -43,28 +52,32 @@ def _numbered(sql: str) -> bytes:
     return (first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))).encode()
 
 
+@lru_cache(maxsize=512)
+def _with_question_marks(sql: str) -> str:
+    return sql.replace("%s", "?")
+
+
 def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
-    if (
-        not prepare
-        or connection.queries_logged  # Django's own cursor can say what it ran
-        or connection.vendor != "postgresql"
-        or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-        or not conf.PREPARED_STATEMENTS
-    ):
+    if not prepare or connection.queries_logged:  # Django's own cursor can say what it ran
         return connection.cursor()
+    if connection.vendor == "postgresql":
+        proxied = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+        if proxied or not conf.PREPARED_STATEMENTS:
+            return connection.cursor()
     connection.close_if_health_check_failed()
     connection.ensure_connection()
-    return connection.make_cursor(cast(CursorWrapper, _prepared_cursor(connection)))
+    return connection.make_cursor(cast(CursorWrapper, _kept_cursor(connection)))
 
 
-def _prepared_cursor(connection: BaseDatabaseWrapper) -> _PreparedCursor:
+def _kept_cursor(connection: BaseDatabaseWrapper) -> _PreparedCursor | _SqliteCursor:
     """One cursor is kept for each connection: making one costs as much as a small query."""
-    kept: _PreparedCursor | None = vars(connection).get("_helix_sessions_cursor")
-    if kept is None or kept.closed or kept.connection is not connection.connection:
+    raw, kept = vars(connection).get("_helix_sessions_cursor", (None, None))
+    if raw is not connection.connection or getattr(kept, "closed", False):
+        raw = connection.connection
         with connection.wrap_database_errors:
-            kept = _PreparedCursor(connection.connection)
-        vars(connection)["_helix_sessions_cursor"] = kept
-    return kept
+            kept = _PreparedCursor(raw) if connection.vendor == "postgresql" else raw.cursor(_SqliteCursor)
+        vars(connection)["_helix_sessions_cursor"] = (raw, kept)
+    return cast(_PreparedCursor | _SqliteCursor, kept)
 
 
 def fetch(
@@ -74,7 +87,7 @@ def fetch(
     cursor = _cursor(connection, prepare)
     cursor.execute(sql, params)
     rows: list[tuple[Any, ...]] = cursor.fetchall()
-    if not prepare or len(rows) > _ROWS_TO_HOLD:
+    if not prepare or (connection.vendor == "postgresql" and len(rows) > _ROWS_TO_HOLD):
         cursor.close()
     return rows
 

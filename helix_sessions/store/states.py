@@ -82,7 +82,9 @@ def put(work: Work, state: SessionState, columns: dict[str, Any]) -> None:
     if cast(object, state.mode) is not UNSET and state.mode != session.mode:
         raise ModeLocked(f"The mode is {session.mode!r} and cannot become {inputs.shown(state.mode)}.")
     before = session.status
-    work.change(**columns)
+    known = vars(session)
+    # What stays is left out: SQLite writes every index of a column that is set, to whatever value.
+    work.change(**{name: value for name, value in columns.items() if known.get(name, UNSET) != value})
     if columns["status"] != before:
         work.change(status_since=work.now)
         work.event("status_changed", {"from": before, "to": columns["status"]})
