@@ -15,6 +15,7 @@ from bench.chart import chart
 from bench.contestants import PEERS
 from bench.databases import Arena, arena
 from bench.growth import measure_growth
+from bench.http import measure_http
 from bench.listing import measure_listing
 from bench.on_sqlite import measure_sqlite
 from bench.operations import measure_delayed_steps, measure_operations, measure_steps
@@ -35,6 +36,7 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "growth": measure_growth,
     "sqlite": measure_sqlite,
     "streams": measure_streams,
+    "http": measure_http,
 }
 RESULTS = Path(__file__).parent / "results"
 

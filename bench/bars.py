@@ -77,6 +77,8 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         ratio(f"{full} / FLOOR", 1.2, "operations", full),
         ratio(f"list 50 of {large:,} / of {small:,}", 1.3, "list", grown),
         ratio("SQLite step commit / sqlite3", 2.0, "SQLite", "step commit, history 100"),
+        ratio("HTTP page of 50 messages / empty view", 0.5, "HTTP", "page of 50 messages", at_least=True),
+        ratio("HTTP commit / empty view", 0.3, "HTTP", "commit", at_least=True),
         ahead("OpenAI SQLAlchemySession", 3),
         ahead("Google ADK append_event", 8),
         ahead("LangGraph PostgresSaver", 25),

@@ -1,6 +1,6 @@
 """Every address of the API, on one page. Mounted with `include("helix_sessions.api.urls")`.
 
-An address is right with its last slash and without. `docs/http.md` has the same table for people.
+An address is right with its last slash and without. `docs/reference/http.md` has the same table for people.
 """
 
 from django.urls import URLPattern, path, register_converter

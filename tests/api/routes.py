@@ -39,7 +39,7 @@ def every_method() -> list[tuple[str, str]]:
     from helix_sessions.api.views.sessions import RootView
 
     methods = ("get", "post", "put", "patch", "delete")
-    views = [("root", RootView), *((name, view) for _, view, name in ROUTES)]
+    views: list[tuple[str, Any]] = [("root", RootView), *((name, view) for _, view, name in ROUTES)]
     return [
         (method, name)
         for name, view in views

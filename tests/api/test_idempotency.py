@@ -54,7 +54,7 @@ class TestKeys:
     path = "/api/sessions/s/counters/step/"
 
     def test_refusals_are_answers(self, api, session, store):
-        commit = {"state": {}}
+        commit: dict[str, object] = {"state": {}}
         headers = {**KEY, "If-Match": '"7"'}
         first = api.post("/api/sessions/s/commit/", commit, headers=headers)
         is_problem(first, 412, "stale_state")

@@ -133,8 +133,8 @@ class TestRefusals:
         for body in ({"count": "1"}, {"count": True}, {"count": 1.5}, {"count": None}, {}):
             response = api.post("/api/sessions/s/messages/truncate/", body)
             assert "count" in is_problem(response, 400, "invalid_input")["errors"]
-        for body in ({"expires_at": "2030-01-01T00:00:00"}, {"expires_at": 7}, {"agent_type": 7}):
-            response = api.post("/api/sessions/", {"agent_type": "a", **body})
+        for wrong in ({"expires_at": "2030-01-01T00:00:00"}, {"expires_at": 7}, {"agent_type": 7}):
+            response = api.post("/api/sessions/", {"agent_type": "a", **wrong})
             is_problem(response, 400, "invalid_input")
 
     def test_missing_parts(self, api, session):
