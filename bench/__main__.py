@@ -15,6 +15,7 @@ from bench.chart import chart
 from bench.contestants import PEERS
 from bench.databases import Arena, arena
 from bench.growth import measure_growth
+from bench.http import measure_http
 from bench.listing import measure_listing
 from bench.on_sqlite import measure_sqlite
 from bench.operations import measure_delayed_steps, measure_operations, measure_steps
@@ -22,6 +23,7 @@ from bench.report import show
 from bench.resources import measure_resources
 from bench.results import Results
 from bench.scale import FULL, QUICK, Scale
+from bench.streams.measure import measure_streams
 from bench.writers import measure_writers
 
 SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
@@ -33,6 +35,8 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "list": measure_listing,
     "growth": measure_growth,
     "sqlite": measure_sqlite,
+    "streams": measure_streams,
+    "http": measure_http,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -54,6 +54,14 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
             return Bar(what, None, limit, True)
         return Bar(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
 
+    def value(what: str, limit: float, section: str, operation: str) -> Bar:
+        row = results.find(section, operation, "ours")
+        return Bar(what, None if row is None else row.value.middle, limit)
+
+    loud = results.find("live events", "writers: 16", "ours, with NOTIFY")
+    notified = Bar(
+        "16 writers with NOTIFY / without", loud.ratio.middle if loud and loud.ratio else None, 0.9, True
+    )
     stored = results.find("growth", "stored in 1,000 steps", "ours")
     longest, large, small = max(scale.histories), scale.large_list, scale.small_list
     full = f"all {scale.long_history:,} messages"
@@ -69,8 +77,17 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         ratio(f"{full} / FLOOR", 1.2, "operations", full),
         ratio(f"list 50 of {large:,} / of {small:,}", 1.3, "list", grown),
         ratio("SQLite step commit / sqlite3", 2.0, "SQLite", "step commit, history 100"),
+        ratio("HTTP page of 50 messages / empty view", 0.5, "HTTP", "page of 50 messages", at_least=True),
+        ratio("HTTP commit / empty view", 0.3, "HTTP", "commit", at_least=True),
         ahead("OpenAI SQLAlchemySession", 3),
         ahead("Google ADK append_event", 8),
         ahead("LangGraph PostgresSaver", 25),
+        value("commit to frame, 200 streams, p50, ms", 5, "live events", "commit to frame, p50"),
+        value("commit to frame, 200 streams, p99, ms", 50, "live events", "commit to frame, p99"),
+        value("memory for 1,000 streams, MB", 60, "live events", "memory for 1,000 streams"),
+        value("connections that listen", 1, "live events", "connections that listen"),
+        notified,
+        value("events lost or doubled, PostgreSQL", 0, "live events", "events lost or doubled, default"),
+        value("events lost or doubled, SQLite", 0, "live events", "events lost or doubled, sqlite"),
         Bar("MB stored, 1 MB state, 1,000 steps", stored.value.middle if stored else None, 20),
     ]

@@ -20,21 +20,21 @@ PATIENCE = 120.0
 
 def measure_writers(arena: Arena, scale: Scale, results: Results) -> None:
     """Steps per second of one process and of many."""
-    writers = [_Writer(arena.place) for _ in range(max(scale.writers))]
+    writers = [Writer(arena.place) for _ in range(max(scale.writers))]
     try:
         for number in scale.writers:
             peers = installed_peers() if number in scale.peers_as_writers else []
             rates: dict[str, list[float]] = {kind.name: [] for kind in (*CORE, *peers)}
             for _ in range(scale.writer_rounds):
                 for name, measured in rates.items():
-                    measured.append(_rate(writers[:number], name, scale.writer_seconds))
+                    measured.append(rate(writers[:number], name, scale.writer_seconds))
             results.add_numbers("throughput", f"writers: {number}", "steps/s", rates)
     finally:
         for writer in writers:
             writer.end()
 
 
-def _rate(writers: list["_Writer"], name: str, seconds: float) -> float:
+def rate(writers: list["Writer"], name: str, seconds: float) -> float:
     for writer in writers:
         writer.tell(name)
     for writer in writers:
@@ -44,7 +44,7 @@ def _rate(writers: list["_Writer"], name: str, seconds: float) -> float:
     return sum(writer.answer() for writer in writers)
 
 
-class _Writer:
+class Writer:
     """A process that commits steps as whoever it is told to be."""
 
     def __init__(self, place: Place) -> None:

@@ -4,14 +4,16 @@ from bench.contestants.base import Contestant
 from bench.contestants.floor import Floor, FloorJsonb
 from bench.contestants.google_adk import GoogleAdk
 from bench.contestants.langgraph import LangGraph
+from bench.contestants.notifying import OursNotifying, OursSilent
 from bench.contestants.one_statement import OneStatement
 from bench.contestants.openai_agents import OpenAIAgents
 from bench.contestants.ours import Ours, OursHopping
 
 CORE: tuple[type[Contestant], ...] = (Floor, OneStatement, Ours)
 SHARED: tuple[type[Contestant], ...] = (OursHopping,)
+NOTIFYING: tuple[type[Contestant], ...] = (OursNotifying, OursSilent)
 PEERS: tuple[type[Contestant], ...] = (OpenAIAgents, GoogleAdk, LangGraph)
-EVERYONE: tuple[type[Contestant], ...] = (*CORE, *SHARED, FloorJsonb, *PEERS)
+EVERYONE: tuple[type[Contestant], ...] = (*CORE, *SHARED, *NOTIFYING, FloorJsonb, *PEERS)
 BY_NAME = {kind.name: kind for kind in EVERYONE}
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.http import QueryDict
 from django.utils.dateparse import parse_datetime
 from django_filters import rest_framework as filters
+from rest_framework.exceptions import ValidationError as DrfValidationError
 
 from helix_sessions.api.schema import Query
 from helix_sessions.models import Run, Session
@@ -103,6 +105,16 @@ class RunFilter(filters.FilterSet):  # type: ignore[misc]
     class Meta:
         model = Run
         fields: list[str] = []
+
+
+def narrowed(filterset: type[filters.FilterSet], given: QueryDict, rows: Any) -> Any:
+    """The rows that fit what is asked for. A filterset is made only when something is: it costs a form."""
+    if not any(name in filterset.base_filters for name in given):
+        return rows
+    found = filterset(given, rows)
+    if not found.is_valid():
+        raise DrfValidationError(found.errors)
+    return found.qs
 
 
 def queries(filterset: type[filters.FilterSet]) -> list[Query]:

@@ -14,7 +14,7 @@ from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
 from helix_sessions.store.tables import aware, table
-from helix_sessions.store.unit import Work
+from helix_sessions.store.unit import Work, check_owner, read_row
 from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, EventTexts, ProjectedMessage
 
 _MAX_TYPES = 500
@@ -35,7 +35,15 @@ class Events(Sessions):
             try:
                 return self.create_session(session_id, agent_type=agent_type).head_seq
             except SessionExists:
-                continue
+                self._refuse_if_foreign(session_id)
+
+    def _refuse_if_foreign(self, session_id: str) -> None:
+        """An id that another owner's session has will never be this store's, however often it is tried."""
+        try:
+            row = read_row(self._connection, session_id, ("owner_id",))
+        except SessionNotFound:
+            return
+        check_owner(session_id, row, self._owner)
 
     def emit_event(
         self,

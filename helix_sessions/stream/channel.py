@@ -36,7 +36,7 @@ _FRAGMENT_MARK = "\n"
 """What a fragment's payload begins with, and a session id cannot."""
 
 _GAP = 0.002
-_LONGEST_GAP = 0.05
+_LONGEST_GAP = 0.25
 _SHARE = 10
 """Sending takes at most about a tenth of the time: between two NOTIFYs passes ten times what the last one
 took, within these bounds. What comes in between goes in one statement, so the busier, the cheaper."""
@@ -51,10 +51,12 @@ _MOST_WAITING = 10_000
 _MOST_FRAGMENTS = 500
 
 # The notification is not worth a flush of the write-ahead log.
-_NOTIFY = (
+_NOTIFY = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+_NOTIFY_ALL = (
     b"SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
     b" WHERE set_config('synchronous_commit', 'off', true) IS NOT NULL"
 )
+_PREPARED = b"helix_sessions_notify"
 _PARAMETERS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -113,9 +115,13 @@ class Channel:
 
     @property
     def _wants_to_listen(self) -> bool:
-        # A transaction-pooling proxy gives every transaction another server connection: nothing would come.
-        pooled = connections.settings[self.alias].get("DISABLE_SERVER_SIDE_CURSORS")
-        return self._in_use and not pooled and self._hub.watched(self.alias) > 0
+        return self._in_use and not self._is_pooled and self._hub.watched(self.alias) > 0
+
+    @property
+    def _is_pooled(self) -> bool:
+        """A transaction-pooling proxy gives every transaction another server connection: nothing that is
+        prepared or listened for there would be found again."""
+        return bool(connections.settings[self.alias].get("DISABLE_SERVER_SIDE_CURSORS"))
 
     @property
     def _has_something_to_send(self) -> bool:
@@ -149,6 +155,8 @@ class Channel:
         while True:
             try:
                 with self._connect() as connection:
+                    if not self._is_pooled:
+                        connection.pgconn.prepare(_PREPARED, _NOTIFY)
                     self._serve(connection, bell)
                 failures = 0
             except Exception as error:
@@ -178,7 +186,7 @@ class Channel:
                 self._listen_if_wanted(connection)
                 now = monotonic()
                 if self._has_something_to_send and now >= next_send:
-                    self._send(connection)
+                    self._send(connection, bell)
                     took = monotonic() - now
                     now += took
                     next_send = now + min(max(_GAP, took * _SHARE), _LONGEST_GAP)
@@ -188,13 +196,14 @@ class Channel:
                     last_needed = now
                 elif now - last_needed >= _IDLE:
                     return
-                if self._has_something_to_send:
-                    patience = max(0.0, next_send - now)
-                else:
+                patience = next_send - now
+                if patience <= 0:
+                    with self._lock:
+                        bell.unmute()
+                    if self._has_something_to_send or self._wants_to_listen != self.listening:
+                        continue
                     patience = _SILENCE if self.listening else _IDLE
-                ready = selector.select(patience)
-                bell.hush()
-                if not ready and patience == _SILENCE:
+                if not selector.select(patience) and patience == _SILENCE:
                     connection.execute("SELECT 1")
 
     def _listen_if_wanted(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -208,13 +217,14 @@ class Channel:
             self.listening = True
             self._hub.poke_all(self.alias)
 
-    def _send(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def _send(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> None:
         with self._lock:
+            bell.mute()
             fragments, sessions = list(self._fragments), self._sessions
             self._fragments.clear()
             self._sessions = {}
         try:
-            _notify(connection, [*fragments, *sessions])
+            _notify(connection, [*fragments, *sessions], prepared=not self._is_pooled)
         except BaseException:
             with self._lock:
                 self._sessions |= sessions
@@ -255,9 +265,15 @@ def _fragment(payload: str) -> Fragment:
     return Fragment(session_id=session_id, data=data, after_seq=after_seq)
 
 
-def _notify(connection: psycopg.Connection[tuple[Any, ...]], payloads: list[str]) -> None:
+def _notify(connection: psycopg.Connection[tuple[Any, ...]], payloads: list[str], *, prepared: bool) -> None:
     """One statement for all of them, by the shortest way: this is paid for by every commit."""
-    result = connection.pgconn.exec_params(_NOTIFY, [CHANNEL.encode(), _array(payloads)])
+    channel = CHANNEL.encode()
+    if len(payloads) > 1:
+        result = connection.pgconn.exec_params(_NOTIFY_ALL, [channel, _array(payloads)])
+    elif prepared:
+        result = connection.pgconn.exec_prepared(_PREPARED, [channel, payloads[0].encode()])
+    else:
+        result = connection.pgconn.exec_params(_NOTIFY, [channel, payloads[0].encode()])
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise psycopg.OperationalError(result.get_error_message())
 
@@ -277,13 +293,20 @@ class _Bell:
         os.set_blocking(self._writer, False)
         self._rung = False
 
+    # These are called under one lock.
+
     def ring(self) -> None:
         if not self._rung:
             self._rung = True
             os.write(self._writer, b"!")
 
-    def hush(self) -> None:
-        """Whoever rings from here on is heard again; who rang before has already said why."""
+    def mute(self) -> None:
+        """Let nobody ring for a while: when it is over, there will be a look without it."""
+        self.unmute()
+        self._rung = True
+
+    def unmute(self) -> None:
+        """Let it be rung again."""
         with suppress(BlockingIOError):
             os.read(self.file, 64)
         self._rung = False

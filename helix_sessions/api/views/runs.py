@@ -1,11 +1,10 @@
 """Runs."""
 
 from django.http import HttpResponse
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from helix_sessions.api import examples
-from helix_sessions.api.filters import RunFilter, queries
+from helix_sessions.api.filters import RunFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import etag, json_response
@@ -37,10 +36,8 @@ class RunsView(View):
         unchanged = self.not_modified(etag(version))
         if unchanged is not None:
             return unchanged
-        found = RunFilter(request.query_params, self.store.query_runs(session_id))
-        if not found.is_valid():
-            raise ValidationError(found.errors)
-        return page_response(request, self.store.page_of_runs(found.qs, **page), version=version)
+        rows = narrowed(RunFilter, request.query_params, self.store.query_runs(session_id))
+        return page_response(request, self.store.page_of_runs(rows, **page), version=version)
 
     @operation(
         "create_run",

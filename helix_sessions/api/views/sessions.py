@@ -4,12 +4,12 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
 from helix_sessions.api import conditions, examples, scoping
 from helix_sessions.api.exceptions import PreconditionFailed
-from helix_sessions.api.filters import SessionFilter, queries
+from helix_sessions.api.filters import SessionFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response, no_content
@@ -83,10 +83,8 @@ class SessionsView(CreatingView):
         """List the sessions this user may see, newest first."""
         page = self.query(PageQuery, besides=tuple(SessionFilter.base_filters))
         store = scoping.listing_store(request)
-        found = SessionFilter(request.query_params, store.query_sessions())
-        if not found.is_valid():
-            raise ValidationError(found.errors)
-        return page_response(request, store.page_of_sessions(found.qs, **page))
+        rows = narrowed(SessionFilter, request.query_params, store.query_sessions())
+        return page_response(request, store.page_of_sessions(rows, **page))
 
     @operation(
         "create_session",

@@ -26,7 +26,7 @@ from helix_sessions.api.serializers.states import (
     StatusSerializer,
     StatusUpdateInput,
 )
-from helix_sessions.api.views.base import View, risen
+from helix_sessions.api.views.base import View, checked, risen
 from helix_sessions.exceptions import StaleState
 from helix_sessions.types import UNSET, CasMismatch, SessionState
 
@@ -83,12 +83,7 @@ class StateView(View):
         StepWrites as `application/json`, or an RFC 6902 patch as `application/json-patch+json`.
         """
         sent = self.json(JSON_TYPE, JSON_PATCH_TYPE)
-        if isinstance(sent, list):
-            writes = sent
-        else:
-            serializer = MergeInput(data=sent)
-            serializer.is_valid(raise_exception=True)
-            writes = serializer.validated_data["writes"]
+        writes = sent if isinstance(sent, list) else checked(MergeInput, sent)["writes"]
         expected = self.expected_version(session_id)
         state = self.store.merge_custom_state(session_id, writes, expected_version=expected)
         return json_response(state, version=state.version)

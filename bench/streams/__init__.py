@@ -1,0 +1,1 @@
+"""Live events: how soon, how many, at what price, and whether each arrives once."""
