@@ -108,14 +108,15 @@ def measure_http(arena: Arena, scale: Scale, results: Results) -> None:
                     rates[name].append(len(taken) / seconds)
                     slowest[name].append(quantiles(taken, n=100)[-1] * 1000)
                     work[name].append((server.cpu() - before) / len(taken) * 1000)
-    for name in OPERATIONS:
-        if name != EMPTY:
-            pair = {EMPTY: rates[EMPTY], "ours": rates[name]}
-            results.add_numbers("HTTP", name, "requests/s", pair, EMPTY)
-            pair = {EMPTY: slowest[EMPTY], "ours": slowest[name]}
-            results.add_numbers("HTTP, p99", name, "ms", pair, EMPTY)
-            pair = {EMPTY: work[EMPTY], "ours": work[name]}
-            results.add_numbers("HTTP, CPU of uvicorn", name, "ms", pair, EMPTY)
+    for section, unit, numbers in (
+        ("HTTP", "requests/s", rates),
+        ("HTTP, p99", "ms", slowest),
+        ("HTTP, CPU of uvicorn", "ms", work),
+    ):
+        for name in OPERATIONS:
+            if name != EMPTY:
+                pair = {EMPTY: numbers[EMPTY], "ours": numbers[name]}
+                results.add_numbers(section, name, unit, pair, EMPTY)
 
 
 @dataclass(frozen=True)
