@@ -137,12 +137,13 @@ def test_lost_answer(store: SessionStore):
     before = dump()
     again = store.suspend("s", "client_tool", **options)
     assert again == replace(first, replayed=True)
-    for other in (
+    others: list[dict[str, Any]] = [
         {"pending_calls": [asked("b")]},
         {"append_messages": []},
         {"suspension_context": 1},
         {"awaiting_children": [wait_for("c", "kid")]},
-    ):
+    ]
+    for other in others:
         with pytest.raises(CommitConflict):
             store.suspend("s", "client_tool", **{**options, **other})
     with pytest.raises(CommitConflict):
