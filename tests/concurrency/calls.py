@@ -33,9 +33,9 @@ def prepare(store: SessionStore, call: str = "", *, large: bool = False) -> None
         store.create_run("s", run_id="r")
     store.save_state("s", replace(state, custom_state={**custom, "saved": True}))
     store.create_checkpoint("s", {"checkpoint_id": "c"})
-    for call in range(2):
-        writes = [{"op": "append", "path": ["items"], "values": [call]}]
-        store.stage_changes("s", "step", f"call {call}", writes)
+    for number in range(2):
+        writes = [{"op": "append", "path": ["items"], "values": [number]}]
+        store.stage_changes("s", "step", f"call {number}", writes)
     store.set_interrupt_flag("s", "reason")
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "agent"}])
     store.create_session("child", agent_type="agent", parent_session_id="s")

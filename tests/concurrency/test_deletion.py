@@ -98,7 +98,8 @@ def test_no_child_outlives_its_parent(store: SessionStore):
 
         def work(n: int) -> int | None:
             if n == 0:
-                return store.delete_session("root")
+                store.delete_session("root")
+                return None
             created = 0
             try:
                 for number in range(50):
@@ -123,7 +124,8 @@ def test_no_referenced_session_outlives_the_tree(store: SessionStore):
         if n == 0:
             while not store.get_sub_session_refs("s"):
                 pass
-            return store.delete_session("s")
+            store.delete_session("s")
+            return None
         try:
             return store.add_sub_session_refs(
                 "s", [{"sub_session_id": f"sub {n - 1}", "agent_type": "agent"}]
@@ -142,7 +144,7 @@ def test_trees_that_meet_are_deleted_at_once(store: SessionStore):
     for _ in range(3):
         for name in "abcd":
             store.create_session(name, agent_type="agent")
-        for first, second in ["ab", "bc", "cd", "da"]:
+        for first, second in zip("abcd", "bcda", strict=True):
             store.add_sub_session_refs(first, [{"sub_session_id": second, "agent_type": "agent"}])
         outcomes = run_threads(2, lambda n: store.delete_session("ac"[n]))
         assert None in outcomes

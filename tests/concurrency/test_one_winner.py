@@ -93,8 +93,9 @@ ANSWERS = (SessionState, CommitResult, AppendResult, Run, Checkpoint, int)
 
 @pytest.mark.parametrize("call", WRITERS)
 def test_one_of_sixteen_writers_with_one_expected_version_wins(store: SessionStore, call: str):
-    state = store.create_session("s", agent_type="agent")
-    state = store.update_status("s", "interrupted") and store.load_state("s")
+    store.create_session("s", agent_type="agent")
+    store.update_status("s", "interrupted")
+    state = store.load_state("s")
 
     outcomes = run_threads(CALLERS, lambda n: WRITERS[call](SessionStore(), state, n))
 

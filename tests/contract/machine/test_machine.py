@@ -1,0 +1,65 @@
+"""The store against the model, in each of the ways it writes."""
+
+from typing import Any
+
+import hypothesis
+import pytest
+from django.conf import settings as django_settings
+from hypothesis import HealthCheck
+from hypothesis.stateful import run_state_machine_as_test
+
+from helix_sessions.store import snapshots
+from tests.contract.machine.machine import StoreMachine
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ON_POSTGRESQL = "postgresql" in django_settings.DATABASES["default"]["ENGINE"]
+
+
+def run(examples: int, steps: int, *, random: bool) -> None:
+    run_state_machine_as_test(
+        StoreMachine,
+        settings=hypothesis.settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            derandomize=not random,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+WAYS = {
+    "one statement, whole states": (False, False),
+    "one statement, chains of states": (False, True),
+    "table by table, whole states": (True, False),
+    "table by table, chains of states": (True, True),
+}
+SHORT = [name for name in WAYS if name.startswith("one") == ON_POSTGRESQL]
+if ON_POSTGRESQL:
+    SHORT.append("table by table, chains of states")
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How writes are flushed, and whether even small states are kept as chains of writes."""
+    portable, chains = WAYS[request.param]
+    settings.HELIX_SESSIONS = {"PORTABLE_WRITES": portable}
+    if chains:
+        monkeypatch.setattr(snapshots, "SMALL", 50)
+        monkeypatch.setattr(snapshots, "LONGEST_CHAIN", 3)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", SHORT, indirect=True)
+def test_a_short_campaign():
+    run(20, 60, random=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", WAYS if ON_POSTGRESQL else SHORT, indirect=True)
+def test_a_long_campaign():
+    run(500, 80, random=True)
