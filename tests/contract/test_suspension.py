@@ -137,13 +137,13 @@ def test_lost_answer(store: SessionStore):
     before = dump()
     again = store.suspend("s", "client_tool", **options)
     assert again == replace(first, replayed=True)
-    changed: tuple[dict[str, Any], ...] = (
+    others: list[dict[str, Any]] = [
         {"pending_calls": [asked("b")]},
         {"append_messages": []},
         {"suspension_context": 1},
         {"awaiting_children": [wait_for("c", "kid")]},
-    )
-    for other in changed:
+    ]
+    for other in others:
         with pytest.raises(CommitConflict):
             store.suspend("s", "client_tool", **{**options, **other})
     with pytest.raises(CommitConflict):

@@ -28,7 +28,7 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import open_tool_calls
-from helix_sessions.types import PendingCall, Run, SubSessionRef
+from helix_sessions.types import ChildWait, PendingCall, Run, SubSessionRef
 from tests.contract.suspended import calling, result, wait_for
 from tests.invariants import assert_invariants, assert_valid_transcript
 
@@ -146,8 +146,8 @@ class TreeOfSessions(RuleBasedStateMachine):
         kinds = chance.choices(KINDS, k=chance.randint(1, 4))
         ids = self.new_calls(len(kinds))
         said = [calling(*ids)] if ids else []
-        pending: list[Any] = []
-        waits: list[Any] = []
+        pending: list[PendingCall] = []
+        waits: list[ChildWait] = []
         for call_id, kind in zip(ids, kinds, strict=True):
             if kind == "server":
                 said.append(result(call_id))

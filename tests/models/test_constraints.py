@@ -8,9 +8,11 @@ import pytest
 from django.apps import apps
 from django.core.management import call_command
 from django.db import DatabaseError, IntegrityError, connection, models, transaction
+from django.utils import timezone
 
 from helix_sessions.models import (
     Checkpoint,
+    ClientCall,
     Event,
     EventKey,
     Message,
@@ -41,6 +43,9 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", WRITES)
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
+    ClientCall.objects.create(
+        session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
+    )
     return "s"
 
 
@@ -56,9 +61,17 @@ def refused(write: Callable[[], Any]) -> None:
 
 def test_every_table_of_a_session_is_known_here() -> None:
     assert set(MODELS) >= {Session, *CHILDREN}
-    assert {Checkpoint, Event, EventKey, Message, Run, StagedChange, StateSnapshot, SubSessionRef} <= set(
-        CHILDREN
-    )
+    assert {
+        Checkpoint,
+        ClientCall,
+        Event,
+        EventKey,
+        Message,
+        Run,
+        StagedChange,
+        StateSnapshot,
+        SubSessionRef,
+    } <= set(CHILDREN)
 
 
 class TestChecks:
@@ -120,7 +133,7 @@ class TestChecks:
         refused(lambda: model._default_manager.create(**{**values, "session_id": "nobody's"}))
 
     @pytest.mark.parametrize(
-        "model", [Checkpoint, Event, EventKey, Run, StagedChange, StateSnapshot, SubSessionRef]
+        "model", [Checkpoint, ClientCall, Event, EventKey, Run, StagedChange, StateSnapshot, SubSessionRef]
     )
     def test_no_row_twice(self, session: str, model: type[models.Model]) -> None:
         row = model._default_manager.filter(session_id=session).first()
