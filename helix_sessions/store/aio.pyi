@@ -32,6 +32,7 @@ from helix_sessions.types import (
     SubSessionRef,
     TransferSummary,
     Unset,
+    Writable,
 )
 from helix_sessions.types import Messages as MessageList
 

@@ -8,7 +8,9 @@ from django.core.management import get_commands
 from tests.docs.pages import DOCS, ROOT, Page, all_pages, page
 
 PAGES = all_pages()
-MAPPED = [found for found in PAGES if found.path.parent.name in ("how-to", "operations", "reference", "explanation")]
+MAPPED = [
+    found for found in PAGES if found.path.parent.name in ("how-to", "operations", "reference", "explanation")
+]
 
 
 @pytest.mark.parametrize("found", PAGES, ids=lambda found: found.name)
