@@ -8,8 +8,10 @@ import pytest
 from django.apps import apps
 from django.core.management import call_command
 from django.db import DatabaseError, IntegrityError, connection, models, transaction
+from django.utils import timezone
 
 from helix_sessions.models import (
+    ArchivedRange,
     Checkpoint,
     Event,
     EventKey,
@@ -41,6 +43,9 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", WRITES)
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
+    ArchivedRange.objects.create(
+        session_id="s", first_seq=1, last_seq=2, storage="x", name="y", created_at=timezone.now()
+    )
     return "s"
 
 
@@ -120,7 +125,7 @@ class TestChecks:
         refused(lambda: model._default_manager.create(**{**values, "session_id": "nobody's"}))
 
     @pytest.mark.parametrize(
-        "model", [Checkpoint, Event, EventKey, Run, StagedChange, StateSnapshot, SubSessionRef]
+        "model", [ArchivedRange, Checkpoint, Event, EventKey, Run, StagedChange, StateSnapshot, SubSessionRef]
     )
     def test_no_row_twice(self, session: str, model: type[models.Model]) -> None:
         row = model._default_manager.filter(session_id=session).first()
