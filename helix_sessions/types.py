@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from helix_sessions.exceptions import InvalidInput
 
@@ -15,6 +15,12 @@ Message: TypeAlias = Mapping[str, Any]
 """A JSON object with a `role`."""
 
 T = TypeVar("T")
+
+
+class Writable(Protocol):
+    """A text file, or anything one can write text to."""
+
+    def write(self, text: str, /) -> Any: ...
 
 
 class Unset(enum.Enum):

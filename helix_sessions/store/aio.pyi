@@ -48,6 +48,7 @@ from helix_sessions.types import (
     Turn,
     Unset,
     Wake,
+    Writable,
 )
 from helix_sessions.types import Messages as MessageList
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,17 +19,11 @@ from helix_sessions.store.database import execute, fetch
 from helix_sessions.store.sessions import children_of
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import lock_row
-from helix_sessions.types import TransferSummary
+from helix_sessions.types import TransferSummary, Writable
 
 _PAGE = 200
 _NOT_EXPORTED: dict[type[models.Model], tuple[str, ...]] = {ArchivedRange: ("storage", "name")}
 """Where an archive's file is, is this installation's business; its lines are exported."""
-
-
-class Writable(Protocol):
-    """A text file, or anything one can write text to."""
-
-    def write(self, text: str, /) -> Any: ...
 
 
 class Exports(StoreBase):

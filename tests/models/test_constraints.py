@@ -11,6 +11,7 @@ from django.db import DatabaseError, IntegrityError, connection, models, transac
 from django.utils import timezone
 
 from helix_sessions.models import (
+    ArchivedRange,
     Checkpoint,
     ClientCall,
     Event,
@@ -45,6 +46,9 @@ def session(store: SessionStore) -> str:
     store.emit_event("s", "note", idempotency_key="k")
     ClientCall.objects.create(
         session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
+    )
+    ArchivedRange.objects.create(
+        session_id="s", first_seq=1, last_seq=2, storage="x", name="y", created_at=timezone.now()
     )
     return "s"
 
@@ -133,7 +137,18 @@ class TestChecks:
         refused(lambda: model._default_manager.create(**{**values, "session_id": "nobody's"}))
 
     @pytest.mark.parametrize(
-        "model", [Checkpoint, ClientCall, Event, EventKey, Run, StagedChange, StateSnapshot, SubSessionRef]
+        "model",
+        [
+            ArchivedRange,
+            Checkpoint,
+            ClientCall,
+            Event,
+            EventKey,
+            Run,
+            StagedChange,
+            StateSnapshot,
+            SubSessionRef,
+        ],
     )
     def test_no_row_twice(self, session: str, model: type[models.Model]) -> None:
         row = model._default_manager.filter(session_id=session).first()
