@@ -192,8 +192,10 @@ class PageViews(ModelAdmin):
         return response
 
     def _session(self, object_id: str) -> Session | None:
-        rows = Session.objects.only(*HEADER_COLUMNS)
-        return rows.filter(session_id=unquote(object_id)).first()
+        session_id = unquote(object_id)
+        if not sight.is_id(session_id):
+            return None
+        return Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._get_obj_does_not_exist_redirect(request, self.opts, unquote(object_id))  # type: ignore[attr-defined, no-any-return]
