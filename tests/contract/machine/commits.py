@@ -55,6 +55,7 @@ class Commits(Harness):
         weight=5,
         key=values.session_ids,
         edits=values.edits,
+        tweak=values.tweaks,
         messages=values.message_lists,
         checkpoint_id=st.none() | values.checkpoint_ids,
         step=st.none() | values.steps,
@@ -64,12 +65,14 @@ class Commits(Harness):
         as_dict=st.booleans(),
     )
     def save_state_and_promote_staging(
-        self, key, edits, messages, checkpoint_id, step, run_id, metadata, version, as_dict
+        self, key, edits, tweak, messages, checkpoint_id, step, run_id, metadata, version, as_dict
     ):
         session = self.model.sessions.get(key)
         base = SessionState(**session.state) if session else SessionState(session_id="x", agent_type="x")
         meta = {"checkpoint_id": checkpoint_id, "step_id": step, "run_id": run_id, "metadata": metadata}
-        self.commit(key, replace(base, **edits), messages, meta, self.expected(key, version), as_dict)
+        self.commit(
+            key, self.edited(base, edits, tweak), messages, meta, self.expected(key, version), as_dict
+        )
 
     def commit(self, key, state, messages, meta, expected, as_dict=False):
         self.last_commit = (key, state, messages, meta)

@@ -27,4 +27,6 @@ class StoreMachine(Lifecycle, States, Commits, Staging, MessagesAndEvents, RunsA
     def step(self, step: tuple[str, dict[str, Any]]) -> None:
         """Make a call. One rule, so that each run mixes all of them."""
         name, arguments = step
+        self.sound = False
         getattr(self, name)(**arguments)
+        self.sound = True

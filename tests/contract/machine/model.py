@@ -174,6 +174,8 @@ class Session:
         self, state: dict[str, Any], messages: list[dict[str, Any]], meta: dict[str, Any], version: int | None
     ) -> Effect:
         self.expect(version)
+        if state["mode"] != self.state["mode"]:
+            raise Refused(errors.ModeLocked, errors.InvalidWrites)
         step = meta.get("step_id")
         promoted = [change for change in self.staged if step in (None, change[0])]
         custom = state["custom_state"]

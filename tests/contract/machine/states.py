@@ -19,17 +19,18 @@ class States(Harness):
         key=values.session_ids,
         source=values.session_ids,
         edits=values.edits,
+        tweak=values.tweaks,
         ignored=values.not_owned,
         mode=st.sampled_from([None, None, None, "standard", "persistent"]),
         version=values.versions,
     )
-    def save_state(self, key, source, edits, ignored, mode, version):
+    def save_state(self, key, source, edits, tweak, ignored, mode, version):
         """A state of this or of another session, edited."""
         expected = self.expected(key, version)
         loaded = self.model.sessions.get(source) or self.model.sessions.get(key)
         loaded_mode = self.model.sessions[key].state["mode"] if key in self.model.sessions else "standard"
         base = SessionState(**loaded.state) if loaded else SessionState(session_id="x", agent_type="x")
-        state = replace(base, **{**edits, **ignored, "mode": mode or loaded_mode})
+        state = replace(self.edited(base, edits, tweak), **ignored, mode=mode or loaded_mode)
         accepted, answer = self.perform(
             key,
             lambda: self.model.get(key).save(vars_of(state), expected),

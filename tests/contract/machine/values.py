@@ -120,7 +120,6 @@ gentle_writes = st.lists(
 """Writes that fit most documents."""
 
 _EDITS: dict[str, st.SearchStrategy[Any]] = {
-    "custom_state": custom_states,
     "status": statuses,
     "step_count": st.integers(0, 9),
     "output": small,
@@ -142,12 +141,20 @@ _EDITS: dict[str, st.SearchStrategy[Any]] = {
     "workspace_ref": small,
 }
 edits = st.lists(
-    st.sampled_from([*_EDITS, *["custom_state"] * 10]).flatmap(
-        lambda name: st.tuples(st.just(name), _EDITS[name])
-    ),
-    max_size=3,
+    st.sampled_from(list(_EDITS)).flatmap(lambda name: st.tuples(st.just(name), _EDITS[name])),
+    max_size=2,
 ).map(dict)
 """What a caller changes of a state it loaded."""
+
+tweaks = st.one_of(
+    st.builds(lambda key, value: {key: value}, st.sampled_from(["a", "n1", "n2", "n3", "n4"]), small),
+    st.builds(
+        lambda key, value: {key: value}, st.sampled_from(["list 1", "n1", "n2"]), st.lists(small, max_size=2)
+    ),
+    st.none(),
+    custom_states.map(lambda document: ("all of it", document)),
+)
+"""How an agent changes its own document: mostly a little."""
 
 _NOT_OWNED = {
     "session_id": "other",
