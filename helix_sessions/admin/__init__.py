@@ -9,4 +9,6 @@ from django.contrib import admin
 from helix_sessions.admin.sessions import SessionAdmin
 from helix_sessions.models import Session
 
+__all__ = ["SessionAdmin"]
+
 admin.site.register(Session, SessionAdmin)

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions.admin.sight import is_id
 from helix_sessions.admin.words import STATUS_LABELS
 from helix_sessions.conf import conf
 from helix_sessions.models import Session
@@ -81,7 +82,10 @@ class AgentTypeFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The sessions of the chosen type."""
-        return queryset.filter(agent_type=self.value()) if self.value() else queryset
+        name = self.value()
+        if not name:
+            return queryset
+        return queryset.filter(agent_type=name) if is_id(name) else queryset.none()
 
 
 class CreatedFilter(admin.ListFilter):

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin.actions import Action, Answers, NotApplicable
+from helix_sessions.admin.sight import is_id
 from helix_sessions.exceptions import HelixSessionsError, SessionNotFound
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
@@ -45,7 +46,8 @@ class Outcome:
 
 def selected(ids: Iterable[str]) -> list[Session]:
     """The sessions with these ids that exist, without documents, the newest first."""
-    return list(Session.objects.filter(session_id__in=list(ids)).only(*COLUMNS).newest_first())
+    keys = [key for key in ids if is_id(key)]
+    return list(Session.objects.filter(session_id__in=keys).only(*COLUMNS).newest_first())
 
 
 def carry_out(

@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -95,7 +95,7 @@ class PageViews(ModelAdmin):
         if session is None:
             return self._gone(request, object_id)
         page = timeline.timeline(session, timeline.View.of(request.GET))
-        return self._render(request, session, "timeline", {"page": page})
+        return self._render(request, session, "timeline", {"page": page, "stream_url": _stream(session)})
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What happened after an event, as a piece of the timeline, and the header as it is now."""
@@ -192,8 +192,10 @@ class PageViews(ModelAdmin):
         return response
 
     def _session(self, object_id: str) -> Session | None:
-        rows = Session.objects.only(*HEADER_COLUMNS)
-        return rows.filter(session_id=unquote(object_id)).first()
+        session_id = unquote(object_id)
+        if not sight.is_id(session_id):
+            return None
+        return Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._get_obj_does_not_exist_redirect(request, self.opts, unquote(object_id))  # type: ignore[attr-defined, no-any-return]
@@ -229,6 +231,14 @@ class PageViews(ModelAdmin):
             ],
             "tabs": _tabs(session, children),
         }
+
+
+def _stream(session: Session) -> str:
+    """The address of the session's event stream, if this project serves the API."""
+    try:
+        return reverse("helix_sessions:event-stream", args=[session.session_id])
+    except NoReverseMatch:
+        return ""
 
 
 def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:

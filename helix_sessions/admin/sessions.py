@@ -18,9 +18,7 @@ from helix_sessions.admin.base import ModelAdmin
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.page_views import PageViews
 from helix_sessions.admin.paginator import BoundedPaginator
-from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session
-from helix_sessions.store import inputs
 
 FOUND_BY_EACH = 500
 """A search shows the newest sessions found by each of its ways."""
@@ -72,9 +70,7 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        try:
-            inputs.identifier(term, "The search")
-        except InvalidInput:
+        if not sight.is_id(term):
             return queryset.none(), False
         rows = queryset.order_by("-created_at", "-session_id").values_list("session_id", flat=True)
         beginning: Any = queryset.order_by("session_id").values_list("session_id", flat=True)

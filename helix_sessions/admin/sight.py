@@ -11,7 +11,9 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import words
 from helix_sessions.conf import conf
+from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session
+from helix_sessions.store import inputs
 from helix_sessions.types import TERMINAL_STATUSES
 
 LIST_COLUMNS = (
@@ -154,6 +156,15 @@ def _waiting_for(call: dict[str, Any], now: datetime) -> str:
             deadline, now
         )
     return f"{text}."
+
+
+def is_id(value: Any) -> bool:
+    """Whether a session could have this id. Whatever else is in an address must not reach the database."""
+    try:
+        inputs.identifier(value, "The id")
+    except InvalidInput:
+        return False
+    return True
 
 
 def moment(value: Any) -> datetime | None:

@@ -1,4 +1,8 @@
-"""Tags of the operator's console."""
+"""Tags of the operator's console.
+
+Django imports the tags of every app with the first template of any page, also where there is no admin, or
+while the admin is being imported. So the console itself is imported when a tag is used.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,26 +13,30 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from helix_sessions.admin import pieces, words
-
 register = template.Library()
 
 
 @register.filter
 def ago(value: datetime | None) -> str:
     """How long ago, or in how long."""
+    from helix_sessions.admin import words
+
     return "" if value is None else words.ago(value, timezone.now())
 
 
 @register.filter
 def age(value: datetime | None) -> str:
     """How long it has been."""
+    from helix_sessions.admin import words
+
     return "" if value is None else words.duration(timezone.now() - value)
 
 
 @register.filter
 def span(value: timedelta | None) -> str:
     """A duration in at most two units."""
+    from helix_sessions.admin import words
+
     return "" if value is None else words.duration(value)
 
 
@@ -41,18 +49,24 @@ def session_url(session_id: str, page: str = "change", *arguments: Any) -> str:
 @register.simple_tag
 def icon(name: str) -> SafeString:
     """An icon; decorative, so always next to words."""
+    from helix_sessions.admin import pieces
+
     return pieces.icon(name)
 
 
 @register.simple_tag
 def chip(value: Any) -> SafeString:
     """A status or condition as text, colour and icon."""
+    from helix_sessions.admin import pieces
+
     return pieces.chip(value)
 
 
 @register.simple_tag
 def when(value: datetime | None) -> SafeString:
     """A time, relative, with the exact one at hand."""
+    from helix_sessions.admin import pieces
+
     return pieces.when(value)
 
 

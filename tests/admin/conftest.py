@@ -24,7 +24,9 @@ def client_with(db: None) -> Callable[..., Client]:
     from django.contrib.auth.models import Permission
 
     def make(*codenames: str) -> Client:
-        user = get_user_model().objects.create_user(f"staff {'-'.join(codenames)}", is_staff=True)
+        user = get_user_model().objects.create_user(
+            f"staff {get_user_model().objects.count()}", is_staff=True
+        )
         found = Permission.objects.filter(content_type__app_label="helix_sessions", codename__in=codenames)
         assert found.count() == len(codenames)
         user.user_permissions.set(found)

@@ -81,6 +81,12 @@ def test_ids_of_any_form_have_pages(admin_client: Client, store: SessionStore, s
     assert admin_client.get(LIST).status_code == 200
 
 
+@pytest.mark.parametrize("page", [*PAGES, "live", "raw/1"])
+def test_ids_that_cannot_be(admin_client: Client, page: str):
+    for session_id in ("\x00", "x" * 5000):
+        assert admin_client.get(page_of(session_id, page)).status_code in (302, 404)
+
+
 class TestTimeline:
     def test_calls_are_joined_with_their_results(self, admin_client: Client):
         page = admin_client.get(page_of("busy")).context["page"]

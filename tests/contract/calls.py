@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from helix_sessions.store import SessionStore
@@ -10,6 +10,7 @@ from helix_sessions.types import SessionState, SubSessionRef
 
 USER = {"role": "user", "content": "hello"}
 ASSISTANT = {"role": "assistant", "content": "hi"}
+NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 WRITES = [{"op": "set", "path": ["a"], "value": 1}]
 REF = SubSessionRef(sub_session_id="child", agent_type="helper")
 
@@ -89,6 +90,7 @@ RAISING = [
     Call("increment_step_count", lambda s, k, **o: s.increment_step_count(k, **o), "counter_raised"),
     Call("increment_resume_count", lambda s, k, **o: s.increment_resume_count(k, **o), "counter_raised"),
     Call("patch_metadata", lambda s, k, **o: s.patch_metadata(k, {"a": 1}, **o), "metadata_patched"),
+    Call("set_expiry", lambda s, k, **o: s.set_expiry(k, NEVER, **o), "expiry_changed"),
     Call("append_messages", lambda s, k, **o: s.append_messages(k, [USER, ASSISTANT], **o), "user_message"),
     Call(
         "truncate_messages",

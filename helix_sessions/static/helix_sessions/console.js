@@ -1,5 +1,6 @@
 "use strict";
-// Following a session: asks for what is new, and puts it where the order of the page wants it.
+// Following a session. What is new comes as a piece of the page, asked for now and then; where the project
+// serves the event stream, whatever comes through it says that it is time to ask.
 {
     const INTERVAL = 1500;
     const SLOWEST = 15000;
@@ -15,6 +16,8 @@
         let timer = 0;
         let following = false;
         let busy = false;
+        let again = false;
+        let stream = null;
 
         const show = (state) => {
             label.textContent = button.dataset[state];
@@ -22,8 +25,7 @@
         };
 
         const place = (entry) => {
-            const known = document.getElementById(entry.id);
-            if (known) {
+            if (document.getElementById(entry.id)) {
                 return;
             }
             entry.classList.add("hx-new");
@@ -41,36 +43,14 @@
                 throw new Error("not the timeline: logged out?");
             }
             const entries = [...root.querySelectorAll("[data-part=entries] > li")];
-            list.querySelectorAll(".hx-empty").forEach((empty) => empty.remove());
-            entries.forEach((entry) => place(document.adoptNode(entry)));
             if (entries.length) {
+                list.querySelectorAll(".hx-empty").forEach((empty) => empty.remove());
+                entries.forEach((entry) => place(document.adoptNode(entry)));
                 head.replaceChildren(...root.querySelector("[data-part=head]").childNodes);
                 said.textContent = `#${root.dataset.last}`;
             }
             after = Number(root.dataset.last);
             return after < Number(root.dataset.head);
-        };
-
-        const ask = async () => {
-            if (busy || !following || document.hidden) {
-                return;
-            }
-            busy = true;
-            let more = false;
-            try {
-                const response = await fetch(`${button.dataset.url}?after=${after}`, {credentials: "same-origin"});
-                if (!response.ok) {
-                    throw new Error(String(response.status));
-                }
-                more = take(await response.text());
-                wait = INTERVAL;
-                show("on");
-            } catch {
-                wait = Math.min(wait * 2, SLOWEST);
-                show("lost");
-            }
-            busy = false;
-            plan(more ? 0 : wait);
         };
 
         const plan = (delay) => {
@@ -80,11 +60,74 @@
             }
         };
 
+        const ask = async () => {
+            if (!following || document.hidden) {
+                return;
+            }
+            if (busy) {
+                again = true;
+                return;
+            }
+            busy = true;
+            again = false;
+            let more = false;
+            try {
+                const response = await fetch(`${button.dataset.url}?after=${after}`, {credentials: "same-origin"});
+                if (!response.ok) {
+                    throw new Error(String(response.status));
+                }
+                more = take(await response.text());
+                wait = stream ? SLOWEST : INTERVAL;
+                show("on");
+            } catch {
+                wait = Math.min(wait * 2, SLOWEST);
+                show("lost");
+            }
+            busy = false;
+            if (following) {
+                plan(more || again ? 0 : wait);
+            } else {
+                show("off");
+            }
+        };
+
+        const listen = async () => {
+            const own = new AbortController();
+            stream = own;
+            try {
+                const response = await fetch(`${button.dataset.stream}?after=${after}`, {
+                    credentials: "same-origin",
+                    headers: {Accept: "text/event-stream"},
+                    signal: own.signal,
+                });
+                if (!response.ok) {
+                    throw new Error(String(response.status));
+                }
+                const reader = response.body.getReader();
+                for (let part = await reader.read(); !part.done; part = await reader.read()) {
+                    plan(0);
+                }
+            } catch {
+                // Asking now and then goes on without it.
+            }
+            if (stream === own) {
+                stream = null;
+                plan(INTERVAL);
+            }
+        };
+
         const turn = (on) => {
             following = on;
             button.setAttribute("aria-pressed", String(on));
             show(on ? "on" : "off");
             sessionStorage.setItem("hx-live", on ? button.dataset.url : "");
+            if (stream) {
+                stream.abort();
+                stream = null;
+            }
+            if (on && button.dataset.stream) {
+                listen();
+            }
             plan(0);
         };
 
