@@ -20,6 +20,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.InvalidWrites: 422,
     exceptions.IdempotencyKeyReused: 422,
     exceptions.NotFound: 404,
+    exceptions.EventsArchived: 410,
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
     exceptions.SessionBusy: 503,
@@ -78,6 +79,10 @@ def problem_of(error: exceptions.HelixSessionsError) -> HttpResponse:
             "current_version": error.current_version,
             "current_status": error.current_status,
         }
+    elif isinstance(error, exceptions.EventsArchived):
+        more = {"first_available_seq": error.first_available_seq}
+    elif isinstance(error, exceptions.StillWaiting):
+        more = {"tool_call_ids": error.tool_call_ids, "sub_session_ids": error.sub_session_ids}
     headers = {"Retry-After": str(RETRY_AFTER)} if isinstance(error, _RETRIED) else None
     return problem(status_of(error), error.code, str(error), headers=headers, **more)
 

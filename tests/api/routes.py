@@ -30,6 +30,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "sub-sessions"): {"refs": [{"sub_session_id": "sub", "agent_type": "test"}]},
     ("patch", "sub-session"): {"status": "completed"},
     ("post", "events"): {"type": "note"},
+    ("post", "fragments"): {"data": {"text": "hel"}},
 }
 
 

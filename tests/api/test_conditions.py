@@ -18,8 +18,8 @@ CHECKED_WRITES = sorted(
     (method, name)
     for method, name in of_a_session()
     if method != "get"
-    and (method, name) not in {("put", "session"), ("post", "attach"), ("post", "detach")}
-    and name != "cleanup-session-staging"
+    and (method, name) != ("put", "session")
+    and name not in {"attach", "detach", "wake", "fragments", "cleanup-session-staging"}
 )
 
 

@@ -44,6 +44,8 @@ def all_errors(kind=exceptions.HelixSessionsError):
 def made(kind):
     if issubclass(kind, exceptions.StaleState):
         return kind(expected_version=1, current_version=2, current_status="active")
+    if issubclass(kind, exceptions.EventsArchived):
+        return kind(first_available_seq=7)
     return kind()
 
 

@@ -182,18 +182,38 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "patch_metadata": ({"a": 1},),
     "peek_interrupt_flag": (),
     "promote_staging": ("step",),
+    "publish_fragment": ("hel",),
     "query_runs": (),
     "save_state": (),
     "save_state_and_promote_staging": (),
     "set_interrupt_flag": (),
+    "subscribe": (),
     "stage_changes": ("step", "call", []),
     "truncate_messages": (0,),
     "add_sub_session_refs": ([],),
     "update_run_status": ("r", "completed"),
     "update_status": ("paused",),
     "update_sub_session_ref": ("sub",),
+    "wake": (),
+    "archive_events": (),
+    "resume": (),
+    "rewind": (),
+    "set_expiry": (None,),
+    "settle_child": ("completed",),
+    "submit_tool_result": ("call",),
 }
 NOT_ABOUT_ONE_SESSION = {
+    "archive_long_logs",
+    "begin_turn",
+    "cleanup_debris",
+    "erase_user",
+    "examine_sessions",
+    "expired_session_cleanup",
+    "export_sessions",
+    "import_sessions",
+    "prune_sessions",
+    "settle_expired_calls",
+    "suspend",
     "answer_once",
     "attach",
     "cleanup_orphaned_staging",
@@ -227,7 +247,7 @@ class TestOwnedStore:
         for name, arguments in OWNED_STORE_CALLS.items():
             if name.startswith("save_state"):
                 arguments = (before,)
-            options = {"limit": 1} if name == "get_event_texts" else {}
+            options = {"get_event_texts": {"limit": 1}, "submit_tool_result": {"result": 1}}.get(name, {})
             with pytest.raises(SessionNotFound):
                 getattr(theirs, name)(session, *arguments, **options)
             assert store.load_state(session) == before, name

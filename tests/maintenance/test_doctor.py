@@ -117,6 +117,12 @@ class TestDoctor:
                 f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
                 " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
             )
+        if code == "orphan_client_call":
+            break_rows(
+                f"INSERT INTO {P}_clientcall"
+                " (session_id, tool_call_id, owner_session_id, requested_at, expired)"
+                " VALUES ('s', 'c', 's', '2020-01-01', false)"
+            )
         break_rows(REPAIRABLE[code])
         where = "child" if code in ("parent_missing", "root_mismatch") else "s"
         finding = found(store)[code]

@@ -1,8 +1,10 @@
 """The event stream."""
 
+from typing import Any
+
 from rest_framework import serializers
 
-from helix_sessions.api.serializers.fields import Input
+from helix_sessions.api.serializers.fields import DocumentField, Input
 from helix_sessions.store.inputs import MAX_INTEGER
 
 
@@ -12,3 +14,12 @@ class StreamQuery(Input):
     run = serializers.CharField(required=False, trim_whitespace=False)
     wait = serializers.FloatField(required=False, min_value=0)
     named = serializers.BooleanField(required=False, default=True)
+
+
+class FragmentInput(Input):
+    data = DocumentField()  # type: ignore[assignment]
+
+
+class WakeSerializer(serializers.Serializer[Any]):
+    prior_head = serializers.IntegerField()
+    head_seq = serializers.IntegerField()

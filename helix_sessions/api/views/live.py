@@ -1,0 +1,39 @@
+"""What concerns those who read along: fragments for them, and the recovery they watch."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.responses import json_response, no_content
+from helix_sessions.api.schema import operation
+from helix_sessions.api.serializers.streams import FragmentInput, WakeSerializer
+from helix_sessions.api.views.base import View
+
+
+class WakeView(View):
+    @operation(
+        "wake",
+        tag="events",
+        response=WakeSerializer,
+        example={"prior_head": 5, "head_seq": 9},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Recover a session whose worker died: its run is closed, its open tool calls are failed."""
+        return json_response(self.store.wake(session_id))
+
+
+class FragmentsView(View):
+    @operation(
+        "publish_fragment",
+        tag="events",
+        request=FragmentInput,
+        sent={"data": {"text": "Your par"}},
+        status=204,
+        etag=False,
+    )
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Reach those who read the session's stream now. Nothing is stored."""
+        self.store.publish_fragment(session_id, self.input(FragmentInput)["data"])
+        return no_content()
