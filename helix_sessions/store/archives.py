@@ -49,11 +49,11 @@ class Archives(StoreBase):
         was archived can no longer be read with `get_events`, which says so with `EventsArchived`.
         """
         inputs.integer(keep, "keep")
+        first = begin = self._read(session_id, ("first_seq",)).first_seq
         storage = archive_storage()
         if not dry_run:
             self._remove_archived(session_id)
         files = stored = 0
-        first = begin = self._read(session_id, ("first_seq",)).first_seq
         end = self._archivable_until(session_id, keep)
         while first <= end and not dry_run:
             last = min(end, first + EVENTS_PER_FILE - 1)
