@@ -72,7 +72,7 @@ class Lifecycle(Harness):
         self.compare_all(key)
 
     @operation(
-        weight=3,
+        weight=4,
         source=values.session_ids,
         new=values.new_ids,
         checkpoint=st.none() | st.integers(0, 20),

@@ -13,7 +13,7 @@ class MessagesAndEvents(Harness):
     """Calls on messages and events."""
 
     @operation(
-        weight=3,
+        weight=4,
         key=values.session_ids,
         messages=values.message_lists,
         run_id=st.sampled_from([None, None, "r1"]),
@@ -32,7 +32,7 @@ class MessagesAndEvents(Harness):
             assert (answer.first_position, answer.message_count) == (count - len(messages), count)
             assert (answer.version, answer.head_seq) == (session.state["version"], session.head)
 
-    @operation(weight=2, key=values.session_ids, count=st.integers(0, 6), version=values.versions)
+    @operation(weight=3, key=values.session_ids, count=st.integers(0, 3), version=values.versions)
     def truncate_messages(self, key, count, version):
         expected = self.expected(key, version)
         before = len(self.model.sessions[key].messages) if key in self.model.sessions else 0

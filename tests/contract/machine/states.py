@@ -56,7 +56,7 @@ class States(Harness):
             self.compare_state(answer, self.model.sessions[key])
 
     @operation(
-        weight=2,
+        weight=4,
         key=values.session_ids,
         status=values.statuses,
         error=st.none() | values.texts,

@@ -35,7 +35,7 @@ WAYS = {
     "table by table, whole states": (True, False),
     "table by table, chains of states": (True, True),
 }
-RUNS = 10 if ON_POSTGRESQL else 15
+RUNS = 6 if ON_POSTGRESQL else 12
 SHORT = [name for name in WAYS if name.startswith("one") == ON_POSTGRESQL]
 if ON_POSTGRESQL:
     SHORT.append("table by table, chains of states")
@@ -51,6 +51,7 @@ def way(request: pytest.FixtureRequest, settings: Any, monkeypatch: pytest.Monke
         monkeypatch.setattr(snapshots, "LONGEST_CHAIN", 3)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("way", SHORT, indirect=True)
 def test_a_short_campaign():
