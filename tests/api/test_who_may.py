@@ -196,6 +196,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "update_sub_session_ref": ("sub",),
     "wake": (),
     "archive_events": (),
+    "begin_turn": (),
     "resume": (),
     "rewind": (),
     "set_expiry": (None,),
@@ -204,7 +205,6 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
 }
 NOT_ABOUT_ONE_SESSION = {
     "archive_long_logs",
-    "begin_turn",
     "cleanup_debris",
     "erase_user",
     "examine_sessions",
