@@ -33,6 +33,7 @@ class FragmentsView(View):
         status=204,
         etag=False,
     )
+    @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Reach those who read the session's stream now. Nothing is stored."""
         self.store.publish_fragment(session_id, self.input(FragmentInput)["data"])
