@@ -1,11 +1,17 @@
 """The values that go into the store and come out of it: frozen, keyword-only, compared by content."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from helix_sessions.agents import AgentDefinition as AgentDefinition
+from helix_sessions.agents import AgentSession as AgentSession
+from helix_sessions.agents import AgentSessionInfo as AgentSessionInfo
+from helix_sessions.agents import AgentState as AgentState
+from helix_sessions.agents import Budget as Budget
+from helix_sessions.agents import Execution as Execution
 from helix_sessions.exceptions import InvalidInput
 
 JSON: TypeAlias = Any
@@ -37,6 +43,9 @@ UNSET: Final = Unset.UNSET
 
 SESSION_STATUSES: Final = ("active", "completed", "failed", "interrupted", "paused")
 TERMINAL_STATUSES: Final = ("completed", "failed")
+TOMBSTONE: Final = "deleted"
+"""The status of a session that is treated as absent by everybody but the `SessionRuntime`, which gave it."""
+PRUNED_STATUSES: Final = (*TERMINAL_STATUSES, TOMBSTONE)
 UNFINISHED_STATUSES: Final = ("active", "interrupted", "paused")
 RUN_STATUSES: Final = (
     "running",
@@ -64,6 +73,9 @@ class Page(Generic[T]):
     """The rows, in the listing's order."""
     next_cursor: str | None
     """What to pass as `cursor` for the rows after these; `None` on the last page."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,8 +504,8 @@ class RetentionPolicy:
 
     terminal_for: timedelta
     """They have had their status for at least so long."""
-    statuses: tuple[str, ...] = TERMINAL_STATUSES
-    """They have one of these terminal statuses."""
+    statuses: tuple[str, ...] = PRUNED_STATUSES
+    """They have one of these statuses."""
     agent_types: tuple[str, ...] = ()
     """They are of one of these agent types; empty means any."""
     keep_tags: tuple[str, ...] = ()

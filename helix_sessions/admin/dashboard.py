@@ -13,8 +13,8 @@ from django.utils import timezone
 from helix_sessions.admin import sight, words
 from helix_sessions.admin.filters import CONDITIONS, day_begins
 from helix_sessions.admin.paginator import COUNTED, bounded_count, estimated_rows
-from helix_sessions.admin.usage import Usage
 from helix_sessions.models import Run, Session
+from helix_sessions.usage import Usage
 
 DAYS = 14
 PER_DAY = 20_000

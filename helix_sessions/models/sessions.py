@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, UNFINISHED_STATUSES
+from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -80,6 +80,17 @@ class SessionQuerySet(models.QuerySet["Session"]):
         with connection.cursor() as cursor:
             cursor.execute(AGENT_TYPES_SQL, [limit])
             return [row[0] for row in cursor.fetchall()]
+
+
+_Sessions = models.Manager.from_queryset(SessionQuerySet)
+
+
+class PresentSessions(_Sessions):
+    """The sessions that are there: all but those with a tombstone for a status."""
+
+    def get_queryset(self) -> SessionQuerySet:
+        """Without tombstones."""
+        return super().get_queryset().exclude(status=TOMBSTONE)
 
 
 AGENT_TYPES_SQL = """
@@ -174,13 +185,14 @@ class Session(models.Model):
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
-    objects = SessionQuerySet.as_manager()
+    objects = PresentSessions()
+    with_tombstones = SessionQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
         constraints = [
-            one_of("status", SESSION_STATUSES, "helix_session_status"),
+            one_of("status", (*SESSION_STATUSES, TOMBSTONE), "helix_session_status"),
             at_least(1, "helix_session_version", "version", "first_seq"),
             non_negative(
                 "helix_session_counters",

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.store import inputs, unit
 from helix_sessions.store.unit import LIGHT_COLUMNS, SessionRow, Work
-from helix_sessions.types import UNSET
+from helix_sessions.types import TOMBSTONE, UNSET
 
 T = TypeVar("T")
 
@@ -29,20 +30,46 @@ class StoreBase:
     def _connection(self) -> BaseDatabaseWrapper:
         return connections[self.using]
 
-    def _read(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS) -> SessionRow:
-        return unit.read_row(self._connection, session_key(session_id), columns, self._owner)
+    def _read(
+        self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS, *, tombstones: bool = False
+    ) -> SessionRow:
+        key = session_key(session_id)
+        return unit.read_row(self._connection, key, columns, self._owner, tombstones=tombstones)
 
     def _write(
-        self, session_id: str, expected_version: Any = None, *, columns: tuple[str, ...] = LIGHT_COLUMNS
+        self,
+        session_id: str,
+        expected_version: Any = None,
+        *,
+        columns: tuple[str, ...] = LIGHT_COLUMNS,
+        tombstones: bool = False,
     ) -> AbstractContextManager[Work]:
-        version = inputs.expected_version(expected_version)
-        return unit.write(self.using, session_key(session_id), version, columns=columns, owner=self._owner)
+        return unit.write(
+            self.using,
+            session_key(session_id),
+            inputs.expected_version(expected_version),
+            columns=columns,
+            owner=self._owner,
+            tombstones=tombstones,
+        )
 
     def _decide(
         self, session_id: str, decision: Callable[[Work], T], expected_version: Any = None
     ) -> tuple[Work, T]:
         version = inputs.expected_version(expected_version)
         return unit.decide(self.using, session_key(session_id), decision, version, owner=self._owner)
+
+    def _refuse_if_taken(self, session_id: str) -> None:
+        """An id that another owner's session has, or a tombstone, will never be this store's, however often
+        it is tried."""
+        columns = ("owner_id", "status")
+        try:
+            row = unit.read_row(self._connection, session_id, columns, tombstones=True)
+        except SessionNotFound:
+            return
+        unit.check_owner(session_id, row, self._owner)
+        if row.status == TOMBSTONE:
+            raise SessionExists(f"There was a session {session_id!r}, which was deleted.")
 
 
 def session_key(session_id: Any) -> str:

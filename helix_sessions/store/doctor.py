@@ -76,7 +76,8 @@ class Doctor(StoreBase):
                 yield len(some), Scope(sql=f"IN ({', '.join(['%s'] * len(some))})", params=tuple(some))
             return
         # Ranges, not lists: rows whose session is gone lie between the sessions that are there.
-        rows = Session.objects.using(self.using).order_by("session_id").values_list("session_id", flat=True)
+        sessions = Session.with_tombstones.using(self.using).order_by("session_id")
+        rows = sessions.values_list("session_id", flat=True)
         last = ""
         while True:
             page = list(rows.filter(session_id__gt=last)[:size])
@@ -91,7 +92,7 @@ class Doctor(StoreBase):
         try:
             with locking_transaction(self.using) as connection:
                 try:
-                    lock_row(connection, key, ("session_id",))
+                    lock_row(connection, key, ("session_id",), tombstones=True)
                 except SessionNotFound:
                     if not finding.code.startswith("orphan_"):
                         return finding
@@ -185,10 +186,10 @@ def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[t
 
 
 def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
-    text = lock_row(connection, session_id, ("pending_client_tool_calls",)).pending_client_tool_calls
-    derived = pending.columns(pending.read(text))
+    row = lock_row(connection, session_id, ("pending_client_tool_calls",), tombstones=True)
+    derived = pending.columns(pending.read(row.pending_client_tool_calls))
     del derived["pending_client_tool_calls"]
-    Session.objects.using(connection.alias).filter(session_id=session_id).update(**derived)
+    Session.with_tombstones.using(connection.alias).filter(session_id=session_id).update(**derived)
 
 
 def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
@@ -197,7 +198,7 @@ def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[
     maps = {session_id: documents.load(text) for session_id, text in rows}
     named = {owner for owners in maps.values() for owner in owners.values() if isinstance(owner, str)}
     known = set(
-        Session.objects.using(connection.alias)
+        Session.with_tombstones.using(connection.alias)
         .filter(session_id__in=named)
         .values_list("session_id", flat=True)
     )

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
-from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
+from helix_sessions.models import AgentRecord, Checkpoint, Event, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
@@ -32,6 +32,7 @@ from helix_sessions.types import (
     JSON,
     MODES,
     SESSION_STATUSES,
+    TOMBSTONE,
     UNSET,
     Page,
     SessionHead,
@@ -165,7 +166,8 @@ class Sessions(StoreBase):
         self, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
     ) -> bool:
         try:
-            row = lock_row(connection, session_id, ("session_id", "version", "status"), self._owner)
+            columns = ("session_id", "version", "status")
+            row = lock_row(connection, session_id, columns, self._owner, tombstones=True)
         except SessionNotFound:
             return False
         check_row_version(row, expected_version)
@@ -192,7 +194,11 @@ class Sessions(StoreBase):
 
     def query_sessions(self) -> SessionQuerySet:
         """The sessions this store knows, newest first; to be narrowed, and read with `page_of_sessions`."""
-        rows = Session.objects.using(self.using).newest_first()
+        return self._query()
+
+    def _query(self, *, tombstones: bool = False) -> SessionQuerySet:
+        sessions = Session.with_tombstones if tombstones else Session.objects
+        rows = sessions.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
 
     def page_of_sessions(
@@ -216,9 +222,38 @@ class Sessions(StoreBase):
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
         """Sessions, newest first, without their documents."""
-        rows = self.query_sessions()
         if status is not None:
-            rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
+            status = inputs.choice(status, SESSION_STATUSES, "The status")
+        return self._list(
+            status,
+            agent_type=agent_type,
+            user_id=user_id,
+            owner=owner,
+            tag=tag,
+            parent_session_id=parent_session_id,
+            updated_after=updated_after,
+            expires_before=expires_before,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    def _list(
+        self,
+        status: str | None,
+        *,
+        agent_type: str | None = None,
+        user_id: str | None = None,
+        owner: Any = None,
+        tag: str | None = None,
+        parent_session_id: str | None = None,
+        updated_after: datetime | None = None,
+        expires_before: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[SessionSummary]:
+        rows = self._query(tombstones=status == TOMBSTONE)
+        if status is not None:
+            rows = rows.filter(status=status)
         if agent_type is not None:
             rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
         if user_id is not None:
@@ -309,6 +344,7 @@ def branch(
     *,
     custom: dict[str, Any] | None = None,
     owner: Any = UNSET,
+    with_agent: bool = True,
 ) -> tuple[Work, dict[str, Any]]:
     """A session that branches from another, which is locked, and its custom state: the source's, or this."""
     source = lock_row(connection, source_id, ALL_COLUMNS, owner)
@@ -335,6 +371,8 @@ def branch(
     forked = {"agent_type": source.agent_type, "forked_from": [source_id, checkpoint_id]}
     work.event("session_started", forked)
     _copy_messages(work, source_id, count)
+    if with_agent:
+        _copy_agent(work, source_id)
     return work, custom
 
 
@@ -392,10 +430,21 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
     work.change(message_count=count, head_seq=work.session.head_seq + count)
 
 
+def _copy_agent(work: Work, source_id: str) -> None:
+    """Give a branch its source's agent, which has not executed anything there yet."""
+    names = '"definition", "system_prompt", "model", "budget"'
+    work.statement(
+        f'INSERT INTO {table(AgentRecord).name} ("session_id", {names}, "execution_count")'  # noqa: S608
+        f' SELECT %s, {names}, 0 FROM {table(AgentRecord).name} WHERE "session_id" = %s',
+        [work.session.session_id, source_id],
+    )
+
+
 def children_of(using: str, parents: Iterable[str]) -> set[str]:
-    """The ids of the next level of a tree: children by parent, and by local reference."""
+    """The ids of the next level of a tree, tombstones included: children by parent, and by local
+    reference."""
     keys = list(parents)
-    children = Session.objects.using(using).filter(parent_session_id__in=keys)
+    children = Session.with_tombstones.using(using).filter(parent_session_id__in=keys)
     refs = SubSessionRef.objects.using(using).filter(session_id__in=keys, location="local")
     return {
         *children.values_list("session_id", flat=True),
