@@ -13,7 +13,7 @@ from django.db import models
 
 from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
-from helix_sessions.store.database import execute, fetch
+from helix_sessions.store.database import execute, execute_all, fetch
 from helix_sessions.store.tables import insert_sql, table, update_sql
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ _ROWS_WORTH_PREPARING = 24
 
 def table_by_table(work: "Work") -> None:
     """One statement for each table."""
-    for sql, params, rows in _insertions(work):
-        execute(work.connection, sql, params, prepare=rows <= _ROWS_WORTH_PREPARING)
-    for sql, params in [*work.statements, *_session_update(work)]:
-        execute(work.connection, sql, params)
+    execute_all(work.connection, [*_short_insertions(work), *work.statements, *_session_update(work)])
 
 
 def in_one_statement(work: "Work") -> str | None:
@@ -37,13 +34,7 @@ def in_one_statement(work: "Work") -> str | None:
     They see the tables as before the statement, so no row may be touched by two of them, and none is:
     each table is written once, and the session's row by the last. Long lists go ahead in pieces.
     """
-    parts: list[tuple[str, list[Any]]] = []
-    for sql, params, rows in _insertions(work):
-        if rows <= _ROWS_WORTH_PREPARING:
-            parts.append((sql, params))
-        else:
-            execute(work.connection, sql, params, prepare=False)
-    parts.extend(work.statements)
+    parts = [*_short_insertions(work), *work.statements]
     update = _session_update(work)
     parts.extend((f"{sql} RETURNING xmin::text", params) for sql, params in update)
     if not parts:
@@ -105,6 +96,15 @@ def _type_of(field: "models.Field[Any, Any]") -> str:
     if isinstance(field, models.BooleanField):
         return "boolean"
     return "bigint" if isinstance(field, models.IntegerField) else "text"
+
+
+def _short_insertions(work: "Work") -> Iterator[tuple[str, list[Any]]]:
+    """The insertions worth preparing; long ones are executed on the way."""
+    for sql, params, rows in _insertions(work):
+        if rows <= _ROWS_WORTH_PREPARING:
+            yield sql, params
+        else:
+            execute(work.connection, sql, params, prepare=False)
 
 
 def _insertions(work: "Work") -> Iterator[tuple[str, list[Any], int]]:
