@@ -31,7 +31,7 @@ class KnownRow(NamedTuple):
 
 
 def are_kept(connection: BaseDatabaseWrapper) -> bool:
-    """Whether rows are remembered here. Not while SQLite logs its queries: the plain way is what is logged."""
+    """Whether rows are remembered. Not while SQLite logs its queries: the plain way is what is logged."""
     return not conf.PORTABLE_WRITES and not (connection.vendor == "sqlite" and connection.queries_logged)
 
 
