@@ -89,6 +89,10 @@ class Conf:
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""
 
+    AGENTS: dict[str, Any] = {}
+    """The agents by the type of session they run, each as the dotted path of an agent, of its class, or of a
+    function that makes one. `"*"` is for all other types."""
+
     STUCK_MINUTES: int = 15
     """A session that is running and has not moved for so long is shown as stuck."""
 

@@ -15,7 +15,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from helix_sessions.admin import sight
-from helix_sessions.admin.actions import ACTIONS, Action
+from helix_sessions.admin.action import Action
+from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.exports import download
 from helix_sessions.admin.operations import Outcome, carry_out, selected
@@ -158,7 +159,7 @@ def _back(sessions: list[Any]) -> str:
 
 def _next(action: Action, outcome: Outcome) -> str:
     """Where an operator wants to be afterwards."""
-    if action.name == "branch":
+    if action.is_for_one:
         return reverse("admin:helix_sessions_session_change", args=[quote(outcome.results[0])])
     if len(outcome.done) == 1 and action.leaves_session:
         return reverse("admin:helix_sessions_session_change", args=[quote(outcome.done[0])])

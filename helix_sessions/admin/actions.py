@@ -1,67 +1,21 @@
 """The operator's actions: one table of what each is called, who may, what it promises and what it calls."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from django import forms
-from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from helix_sessions.admin.forms import BranchForm, ExpiryForm, ReasonForm, new_expiry
+from helix_sessions.admin.action import Action, Answers, NotApplicable
+from helix_sessions.admin.forms import BranchForm, ExpiryForm, new_expiry
 from helix_sessions.admin.pages.tree import tree
+from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
 from helix_sessions.admin.sight import is_ended
-from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from helix_sessions.store.sessions import new_id
 from helix_sessions.types import CasMismatch
-
-Answers = dict[str, Any]
-
-
-class NotApplicable(HelixSessionsError):
-    """The session is not in a state this action is for."""
-
-    code = "not_applicable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """Something an operator may do to sessions."""
-
-    name: str
-    label: Any
-    permission: str
-    """The permission it takes, without the app's label."""
-    icon: str
-    promise: Any
-    """What will happen, with `%(count)d` sessions."""
-    report: Any
-    """What has happened, with `%(count)d` sessions."""
-    explanation: Any
-    """What an operator should know before."""
-    refusal: Callable[[Session], str]
-    """Why it is not for this session; empty if it is."""
-    perform: Callable[[SessionStore, Session, Answers], Any]
-    """Do it through the store."""
-    form: type[forms.Form] = ReasonForm
-    is_dangerous: bool = False
-    is_for_one: bool = False
-    """Whether it takes a single session."""
-    leaves_session: bool = True
-    """Whether there is a session afterwards whose log can tell."""
-    is_download: bool = False
-
-    def is_allowed(self, request: HttpRequest) -> bool:
-        """Whether this user may, and may see sessions at all."""
-        user = request.user
-        return user.has_perm("helix_sessions.view_session") and user.has_perm(
-            f"helix_sessions.{self.permission}"
-        )
 
 
 def _unless_ended(session: Session) -> str:
@@ -221,6 +175,7 @@ ACTIONS = {
             form=BranchForm,
             is_for_one=True,
         ),
+        *RUNTIME_ACTIONS,
         Action(
             name="discard_staging",
             label=_("Discard staging"),

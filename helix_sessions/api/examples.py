@@ -57,6 +57,36 @@ STATE: dict[str, Any] = {
 
 NEW_SESSION = {"agent_type": "support", "tags": ["parcel"], "metadata": {"tier": "gold"}}
 
+AGENT_SESSION: dict[str, Any] = {
+    "info": {
+        "session_id": SESSION_ID,
+        "parent_id": None,
+        "status": "active",
+        "version": 3,
+        "agent_name": "support",
+        "agent_label": "Support",
+        "created_at": AT,
+        "updated_at": AT,
+    },
+    "definition": {
+        "name": "support",
+        "label": "Support",
+        "system_prompt": "Be kind.",
+        "model": "small",
+        "budget": None,
+        "metadata": {},
+    },
+    "state": {
+        "message_count": 2,
+        "metadata": {"tier": "gold"},
+        "system_prompt": "Be kind.",
+        "model": "large",
+        "budget": {"max_steps": 20},
+        "execution_count": 1,
+        "execution": {"status": "completed", "error": None, "steps": 1, "usage": {"tokens": 120}},
+    },
+}
+
 OWNED_STATE = {
     "custom_state": {"parcel": {"number": "Z-9"}},
     "status": "active",

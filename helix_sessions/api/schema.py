@@ -11,7 +11,13 @@ from helix_sessions.api.exceptions import PROBLEM
 from helix_sessions.api.serializers.problems import ProblemSerializer
 
 try:
-    from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+    from drf_spectacular.utils import (
+        OpenApiExample,
+        OpenApiParameter,
+        OpenApiResponse,
+        PolymorphicProxySerializer,
+        extend_schema,
+    )
 except ImportError:  # pragma: no cover - the extra `schema` is not installed
     extend_schema = None  # type: ignore[assignment]
 
@@ -118,6 +124,15 @@ def operation(
         return decorated
 
     return described
+
+
+def union(name: str, told_by: str, kinds: dict[str, Any]) -> Any:
+    """One of several bodies, told apart by the value of a field."""
+    if extend_schema is None:
+        return None
+    return PolymorphicProxySerializer(
+        component_name=name, serializers=kinds, resource_type_field_name=told_by
+    )
 
 
 def _sent(name: str, value: Any, media_type: str) -> Any:

@@ -7,6 +7,7 @@ from django.urls import URLPattern, path, register_converter
 
 from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
+    actions,
     checkpoints,
     commits,
     events,
@@ -63,6 +64,7 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/events", events.EventsView, "events"),
     (f"{_SESSION}/events/projection", events.ProjectionView, "event-projection"),
     (f"{_SESSION}/fragments", live.FragmentsView, "fragments"),
+    (f"{_SESSION}/actions", actions.ActionsView, "actions"),
     (f"{_SESSION}/wake", live.WakeView, "wake"),
     (f"{_SESSION}/attach", sessions.AttachView, "attach"),
     (f"{_SESSION}/detach", sessions.DetachView, "detach"),

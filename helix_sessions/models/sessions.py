@@ -276,6 +276,11 @@ class Session(models.Model):
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),
             ("branch_session", _("Can branch sessions")),
+            ("suspend_session", _("Can suspend sessions")),
+            ("fork_session", _("Can fork sessions")),
+            ("clear_session", _("Can clear the transcripts of sessions")),
+            ("change_model_session", _("Can change the models of sessions")),
+            ("change_budget_session", _("Can change the budgets of sessions")),
             ("discard_staging_session", _("Can discard the staged writes of sessions")),
             ("export_session", _("Can export sessions, secrets included")),
         ]

@@ -31,6 +31,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("patch", "sub-session"): {"status": "completed"},
     ("post", "events"): {"type": "note"},
     ("post", "fragments"): {"data": {"text": "hel"}},
+    ("post", "actions"): {"action": "SuspendSession"},
 }
 
 
