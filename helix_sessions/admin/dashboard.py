@@ -134,7 +134,7 @@ def _statuses() -> tuple[list[Number], bool]:
         counts = {
             status: bounded_count(Session.objects.filter(status=status)) for status in words.STATUS_LABELS
         }
-    total = sum(counts.values()) or 1
+    total = sum(counts.get(status, 0) for status in words.STATUS_LABELS) or 1
     numbers, offset = [], 0.0
     for status, label in words.STATUS_LABELS.items():
         value = counts.get(status, 0)

@@ -25,7 +25,8 @@ class Command(JobCommand):
     """Deletes old sessions, and archives long event logs."""
 
     help = (
-        "Delete sessions that completed, failed or were deleted by decision long ago, with all that belongs to them: messages, events, "
+        "Delete sessions that completed, failed or were deleted by decision long ago, with all of "
+        "theirs: messages, events, "
         "checkpoints, archives and workspace snapshots. THIS CANNOT BE UNDONE; export_sessions keeps a copy. "
         "Kept are sessions that others need: those with a branch, and parents of sub-sessions that are kept. "
         "First the size of what would go is shown, then you are asked. "
