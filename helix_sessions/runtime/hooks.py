@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from helix_sessions.agents import AgentSession
+from helix_sessions.agents import AgentSession, value_of
 from helix_sessions.exceptions import InvalidInput
 
 STAGES: Final = ("after_load", "after_action", "before_create", "after_create", "before_save", "after_save")
@@ -32,9 +32,7 @@ class Hooks:
     """All hooks of a runtime, in the order they are called in."""
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
-        given = list(hooks)
-        if any(not isinstance(hook, Hook) for hook in given):
-            raise InvalidInput("Hooks must be a list of Hook.")
+        given = [value_of(Hook, hook) for hook in hooks]
         ordered = sorted(given, key=lambda hook: -hook.priority)
         self._stages = {stage: [hook.callable for hook in ordered if hook.stage == stage] for stage in STAGES}
 

@@ -10,7 +10,7 @@ from helix_sessions.runtime.hooks import STAGES
 from helix_sessions.store import SessionStore
 from tests.runtime.conftest import DEFINITION
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def marks(name):
@@ -121,6 +121,7 @@ def test_one_that_raises_before_the_creation_creates_nothing(stage):
     assert not SessionStore().session_exists("s")
 
 
+@pytest.mark.django_db(transaction=True)
 class TestAfterTheSave:
     def test_the_save_is_intact_and_told(self, session, heard):
         runtime = SessionRuntime(hooks=[Hook("after_save", fails)])

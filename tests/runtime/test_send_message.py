@@ -21,7 +21,7 @@ from tests.runtime.agents import Asynchronous, Outcome, Scripted, calls, says
 
 HELLO = {"role": "user", "content": "hello"}
 HI = {"role": "assistant", "content": "hi"}
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def tool_message(name, content, **more):
@@ -49,6 +49,7 @@ class TestTheMessage:
 
         assert runtime.execute("s", SendMessage("hello", agent)).state.execution.status == "completed"
 
+    @pytest.mark.django_db(transaction=True)
     def test_no_lock_is_held_meanwhile(self, runtime, session, run_threads):
         def agent(given):
             [version] = run_threads(1, lambda _: SessionStore().emit_event("s", "note").seq)
@@ -321,6 +322,7 @@ class TestBudgets:
         assert saved.state.execution_count == 3
 
 
+@pytest.mark.django_db(transaction=True)
 class TestAsync:
     def test_an_async_agent_from_sync_code(self, runtime, session):
         async def look(arguments, turn):
