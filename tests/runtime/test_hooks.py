@@ -105,6 +105,7 @@ def test_what_is_handed_back_between_two_saves_is_not_saved_by_the_second(sessio
     assert SessionStore().load_state("s").metadata == {}
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("stage", ["after_load", "after_action", "before_save"])
 def test_one_that_raises_before_the_save_saves_nothing(session, heard, stage):
     with pytest.raises(RuntimeError, match="a hook"):
