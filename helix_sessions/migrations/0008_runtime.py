@@ -44,6 +44,7 @@ class Migration(migrations.Migration):
                         to="helix_sessions.session",
                     ),
                 ),
+                ("label", helix_sessions.models.fields.IdField(max_length=255, null=True)),
                 ("definition", helix_sessions.models.fields.DocumentField()),
                 ("system_prompt", helix_sessions.models.fields.DocumentField()),
                 ("model", helix_sessions.models.fields.DocumentField(null=True)),

@@ -3,7 +3,7 @@
 from django.db import models
 
 from helix_sessions.models.constraints import non_negative
-from helix_sessions.models.fields import DocumentField
+from helix_sessions.models.fields import DocumentField, IdField
 
 
 class AgentRecord(models.Model):
@@ -15,6 +15,7 @@ class AgentRecord(models.Model):
         primary_key=True,
         related_name="+",
     )
+    label = IdField(null=True)
     definition = DocumentField()
     system_prompt = DocumentField()
     model = DocumentField(null=True)

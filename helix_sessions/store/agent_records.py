@@ -1,6 +1,6 @@
 """The stored form of an agent: its row, documents as text, and the words for a session's status."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,8 @@ from helix_sessions.agents import (
 from helix_sessions.exceptions import InvalidDocument
 from helix_sessions.models import AgentRecord
 from helix_sessions.store import inputs
+from helix_sessions.store.database import fetch
+from helix_sessions.store.tables import table
 from helix_sessions.store.unit import Work
 
 _EVENTS = {"model": "model_changed", "budget": "budget_updated", "system_prompt": "system_prompt_changed"}
@@ -38,9 +40,9 @@ def written(session: AgentSession) -> dict[str, Any]:
     """The agent's row, checked."""
     definition, state = session.definition, session.state
     return {
+        "label": _label(definition.label),
         "definition": documents.dump(
             {
-                "label": _text(definition.label, "The label of an agent"),
                 "system_prompt": _text(definition.system_prompt, "A system prompt") or "",
                 "model": definition.model,
                 "budget": _budget(definition.budget),
@@ -63,7 +65,7 @@ def read(agent_type: str, record: Mapping[str, Any] | None) -> tuple[AgentDefini
         name: None if record[name] is None else documents.load(record[name])
         for name in ("definition", "system_prompt", "model", "budget", "execution")
     }
-    definition = AgentDefinition(name=agent_type, **found.pop("definition"))
+    definition = AgentDefinition(name=agent_type, label=record["label"], **found.pop("definition"))
     return definition, AgentState(execution_count=record["execution_count"], **found)
 
 
@@ -76,12 +78,8 @@ def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[
 
 def written_of_nothing(after: Mapping[str, Any]) -> dict[str, Any]:
     """A row that says nothing, for a session that has none."""
-    return {
-        **dict.fromkeys(after),
-        "definition": after["definition"],
-        "system_prompt": '""',
-        "execution_count": 0,
-    }
+    empty = dict.fromkeys(("model", "budget", "execution"))
+    return {**after, **empty, "system_prompt": '""', "execution_count": 0}
 
 
 def put(
@@ -105,7 +103,24 @@ def put(
 def labels(using: str, session_ids: Iterable[str]) -> dict[str, str | None]:
     """What the agents of some sessions are called."""
     rows = AgentRecord.objects.using(using).filter(session_id__in=list(session_ids))
-    return {key: definition.get("label") for key, definition in rows.values_list("session_id", "definition")}
+    return dict(rows.values_list("session_id", "label"))
+
+
+def decoded(row: Sequence[Any]) -> dict[str, Any]:
+    """A row of all columns, documents as text."""
+    columns = table(AgentRecord).columns
+    return dict(zip(columns, table(AgentRecord).decoder(columns)(row), strict=True))
+
+
+def give(work: Work, source_id: str) -> None:
+    """Give a branch its source's agent, which has not executed anything there yet."""
+    found = table(AgentRecord)
+    selection = found.selection(work.connection.vendor, found.columns)
+    sql = f'SELECT {selection} FROM {found.name} WHERE "session_id" = %s'  # noqa: S608
+    for row in fetch(work.connection, sql, [source_id]):
+        record = {**decoded(row), "execution_count": 0, "execution": None}
+        del record["session_id"]
+        work.insert(AgentRecord, **record)
 
 
 def _budget(value: Any) -> dict[str, Any] | None:
@@ -126,6 +141,10 @@ def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidDocument(f"metadata must be an object, not {type(value).__name__}.")
     return dict(value)
+
+
+def _label(value: Any) -> str | None:
+    return None if value is None else inputs.text(value, "The label of an agent", limit=inputs.MAX_ID)
 
 
 def _text(value: Any, what: str) -> str | None:

@@ -92,8 +92,8 @@ def load(store: SessionStore, session_id: str) -> Loaded:
     width = len(_COLUMNS)
     row = SessionRow(_COLUMNS, table(Session).decoder(_COLUMNS)(rows[0][:width]))
     check_owner(key, row, store._owner)
-    record = dict(zip(table(AgentRecord).columns, rows[0][width:], strict=True))
-    return _loaded(store.using, row, record if record["session_id"] is not None else None)
+    found = rows[0][width:]
+    return _loaded(store.using, row, agent_records.decoded(found) if found[0] is not None else None)
 
 
 def check_version(loaded: Loaded, expected_version: int | None) -> None:
@@ -289,12 +289,15 @@ def healing(loaded: Loaded, session: AgentSession) -> list[dict[str, Any]]:
     return heal(now)
 
 
+_MESSAGE = ("session_id", "position", "seq", "content")
+
+
 @cache
 def _messages_sql(vendor: str) -> str:
     """The transcript as it was at an event: what was truncated since is still there."""
     found = table(Message)
     return (
-        f"SELECT {found.selection(vendor, ['content'])} FROM {found.name}"  # noqa: S608
+        f"SELECT {found.selection(vendor, _MESSAGE)} FROM {found.name}"  # noqa: S608
         ' WHERE "session_id" = %s AND "position" < %s AND "seq" <= %s'
         ' AND ("truncated_seq" IS NULL OR "truncated_seq" > %s) ORDER BY "position"'
     )
@@ -306,7 +309,8 @@ def _read_messages(using: str, session_id: str, count: int, head_seq: int) -> li
     rows = fetch(connection, sql, [session_id, count, head_seq, head_seq])
     if len(rows) != count:
         raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
-    return documents.load_all([text for (text,) in rows])
+    decode = table(Message).decoder(_MESSAGE)
+    return documents.load_all([decode(row)[3] for row in rows])
 
 
 def _difference(stored: Stored, now: Sequence[Any]) -> tuple[int, Sequence[Any]]:

@@ -12,9 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
-from helix_sessions.models import AgentRecord, Checkpoint, Event, Message, Session, SubSessionRef
+from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import agent_records, archives, cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute
@@ -372,7 +372,7 @@ def branch(
     work.event("session_started", forked)
     _copy_messages(work, source_id, count)
     if with_agent:
-        _copy_agent(work, source_id)
+        agent_records.give(work, source_id)
     return work, custom
 
 
@@ -428,16 +428,6 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
         [key, offset, now, source_id, most],
     )
     work.change(message_count=count, head_seq=work.session.head_seq + count)
-
-
-def _copy_agent(work: Work, source_id: str) -> None:
-    """Give a branch its source's agent, which has not executed anything there yet."""
-    names = '"definition", "system_prompt", "model", "budget"'
-    work.statement(
-        f'INSERT INTO {table(AgentRecord).name} ("session_id", {names}, "execution_count")'  # noqa: S608
-        f' SELECT %s, {names}, 0 FROM {table(AgentRecord).name} WHERE "session_id" = %s',
-        [work.session.session_id, source_id],
-    )
 
 
 def children_of(using: str, parents: Iterable[str]) -> set[str]:
