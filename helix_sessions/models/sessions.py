@@ -1,7 +1,7 @@
 """A session: one row, the lock of everything that belongs to it."""
 
 from datetime import datetime
-from typing import Self
+from typing import Self, cast
 
 from django.conf import settings
 from django.db import connections, models
@@ -85,12 +85,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
 _Sessions = models.Manager.from_queryset(SessionQuerySet)
 
 
-class PresentSessions(_Sessions):
+class PresentSessions(_Sessions["Session"]):
     """The sessions that are there: all but those with a tombstone for a status."""
 
     def get_queryset(self) -> SessionQuerySet:
         """Without tombstones."""
-        return super().get_queryset().exclude(status=TOMBSTONE)
+        return cast(SessionQuerySet, super().get_queryset().exclude(status=TOMBSTONE))
 
 
 AGENT_TYPES_SQL = """

@@ -61,7 +61,7 @@ def read(agent_type: str, record: Mapping[str, Any] | None) -> tuple[AgentDefini
     """What a row stands for. A session that others made has none."""
     if record is None:
         return AgentDefinition(agent_type), AgentState()
-    found = {
+    found: dict[str, Any] = {
         name: None if record[name] is None else documents.load(record[name])
         for name in ("definition", "system_prompt", "model", "budget", "execution")
     }
@@ -148,5 +148,5 @@ def _label(value: Any) -> str | None:
 
 
 def _text(value: Any, what: str) -> str | None:
-    inputs.string_document(value, what)
-    return value
+    text = inputs.string_document(value, what)
+    return None if text is None else str(value)

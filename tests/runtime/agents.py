@@ -9,7 +9,7 @@ class Outcome:
     """What `run_turn` returns."""
 
     message: Any
-    writes: tuple[Any, ...] = ()
+    writes: Any = ()
     usage: Any = None
     output: Any = None
     error: str | None = None

@@ -1,6 +1,7 @@
 """The actions, one by one."""
 
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
@@ -83,7 +84,8 @@ def test_budget(runtime, session, budget, store):
 
 
 def test_a_budget_may_be_a_dict(runtime, session):
-    given = ChangeBudget({"max_steps": 2, "deadline": "2030-01-01T00:00:00+00:00"})
+    limits: Any = {"max_steps": 2, "deadline": "2030-01-01T00:00:00+00:00"}
+    given = ChangeBudget(limits)
     expected = Budget(max_steps=2, deadline=datetime(2030, 1, 1, tzinfo=UTC))
     assert runtime.execute("s", given).state.budget == expected
 
@@ -94,7 +96,7 @@ def test_system_prompt(runtime, session, store):
     assert runtime.get_session("s").state.system_prompt == text
     assert store.get_events("s", types=["system_prompt_changed"])[0].data == {"system_prompt": text}
     with pytest.raises(ValueError, match="string"):
-        ChangeSystemPrompt(None)
+        ChangeSystemPrompt(cast(Any, None))
 
 
 def test_metadata(runtime, session, store):
@@ -154,5 +156,6 @@ class TestTasks:
 def test_actions_are_values():
     assert ChangeModel("m") == ChangeModel("m")
     assert UpdateTask([task()]) == UpdateTask((task(),))
+    changed: Any = ChangeModel("m")
     with pytest.raises(AttributeError):
-        ChangeModel("m").model = "n"
+        changed.model = "n"

@@ -1,6 +1,7 @@
 """Hooks: when, in which order, and what becomes of what they return."""
 
 import logging
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +23,11 @@ def traced(stages=STAGES):
     trace = []
 
     def hook(stage):
-        return lambda session: trace.append((stage, session.version, session.status)) or session
+        def note(session):
+            trace.append((stage, session.version, session.status))
+            return session
+
+        return note
 
     return trace, SessionRuntime(hooks=[Hook(stage, hook(stage)) for stage in stages])
 
@@ -173,6 +178,7 @@ def test_hooks_of_nonsense_are_refused(session):
     with pytest.raises(InvalidInput):
         Hook("after_lunch", fails)
     with pytest.raises(InvalidInput):
-        Hook("after_load", None)
+        Hook("after_load", cast(Any, None))
+    forgetful: Any = lambda session: None  # noqa: E731
     with pytest.raises(InvalidInput):
-        SessionRuntime(hooks=[Hook("after_load", lambda session: None)]).get_session("s")
+        SessionRuntime(hooks=[Hook("after_load", forgetful)]).get_session("s")

@@ -24,18 +24,16 @@ HELLO = {"role": "user", "content": "hello"}
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Together(WriteMetadata):
+class Together:
     """Acts when all the others have loaded."""
 
     def __init__(self, number, barrier):
-        super().__init__("winner", number)
-        object.__setattr__(self, "barrier", barrier)
-
-    __slots__ = ("barrier",)
+        self.number = number
+        self.barrier = barrier
 
     def execute_on(self, session):
         self.barrier.wait(60)
-        return super().execute_on(session)
+        return session.with_metadata("winner", self.number)
 
 
 def test_of_sixteen_that_loaded_one_saves(session, run_threads, heard):

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -155,12 +156,13 @@ class TestTheAgent:
 
     def test_steps_go_on_while_tools_are_called(self, runtime, session):
         seen = []
-        agent = Scripted(
-            [calls("look", usage={"tokens": 3}), says("found", usage={"tokens": 4})],
-            tools={
-                "look": lambda arguments, turn: seen.append((arguments, turn.session_id)) or {"at": "home"}
-            },
-        )
+
+        def look(arguments, turn):
+            seen.append((arguments, turn.session_id))
+            return {"at": "home"}
+
+        steps = [calls("look", usage={"tokens": 3}), says("found", usage={"tokens": 4})]
+        agent = Scripted(steps, tools={"look": look})
         saved = runtime.execute("s", SendMessage("hello", agent))
         assert seen == [({"n": 1}, "s")]
         assert saved.state.messages == [
@@ -184,7 +186,7 @@ class TestTheAgent:
 
     def test_a_step_has_the_stored_state(self, runtime, session, store):
         store.merge_custom_state("s", [{"op": "set", "path": ["a"], "value": 1}])
-        agent = Scripted([])
+        agent: Any = Scripted([])
         agent.run_turn = lambda turn: f"{turn.state.custom_state['a']} at {turn.state.version}"
         assert runtime.execute("s", SendMessage("hello", agent)).state.messages[-1]["content"] == "1 at 3"
 
@@ -209,7 +211,8 @@ class TestTheAgent:
 
     @pytest.mark.parametrize("kind", ["client_tools", "approval_tools"])
     def test_tools_of_others_are_waited_for(self, runtime, session, kind):
-        agent = Scripted([calls("ask")], **{kind: ("ask",)})
+        agent = Scripted([calls("ask")])
+        setattr(agent, kind, ("ask",))
         saved = runtime.execute("s", SendMessage("hello", agent))
         assert saved.state.execution == Execution("waiting", None, 1, None)
         assert saved.state.messages == [HELLO, calls("ask").message]
@@ -239,7 +242,7 @@ class TestTheAgent:
             assert turn.interrupted() is False
             return says("hi")
 
-        agent = Scripted([])
+        agent: Any = Scripted([])
         agent.run_turn = run
         assert runtime.execute("s", SendMessage("hello", agent)).state.execution.status == "completed"
         assert len(store.get_events("s", types=["llm_requested"])) == 1

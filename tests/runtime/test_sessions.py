@@ -82,10 +82,11 @@ class TestCreate:
         ("definition", "seed"),
         [
             (AgentDefinition(""), None),
-            (AgentDefinition("a", label=1), None),
-            (AgentDefinition("a", system_prompt=1), None),
+            ({"name": "a", "label": 1}, None),
+            ({"name": "a", "label": "x" * 256}, None),
+            ({"name": "a", "system_prompt": 1}, None),
             (AgentDefinition("a", model=object()), None),
-            (AgentDefinition("a", metadata=[]), None),
+            ({"name": "a", "metadata": []}, None),
             ({}, None),
             ({"name": "a", "nose": 1}, None),
             ("a", None),
@@ -380,9 +381,9 @@ class TestValues:
     def test_only_these_statuses_can_be_decided(self, session):
         for status in ("active", "suspended", "completed", "failed", "deleted"):
             assert session.with_status(status).status == status
-        for status in ("paused", "interrupted", "", None):
+        for undecided in ("paused", "interrupted", "", None):
             with pytest.raises(InvalidInput):
-                session.with_status(status)
+                session.with_status(undecided)
 
     @pytest.mark.parametrize(
         "limits",

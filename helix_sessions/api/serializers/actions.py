@@ -157,7 +157,7 @@ class AgentSessionInfoSerializer(serializers.Serializer[Any]):
 
 class AgentDefinitionSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
-    label = serializers.CharField(allow_null=True)
+    label = serializers.CharField(allow_null=True)  # type: ignore[assignment]
     system_prompt = serializers.CharField(allow_blank=True)
     model = serializers.JSONField(allow_null=True)
     budget = AnyObject(allow_null=True)
