@@ -39,19 +39,19 @@ def _run(engines: Sequence[str], pytest_arguments: list[str]) -> dict[str, int]:
     with ExitStack() as stack:
         runs: dict[str, tuple[subprocess.Popen[bytes], IO[bytes] | None]] = {}
         for engine in engines:
-            output = stack.enter_context(TemporaryFile()) if runs else None
+            output: IO[bytes] | None = stack.enter_context(TemporaryFile()) if runs else None
             try:
                 process = stack.enter_context(_pytest(engine, pytest_arguments, output))
             except PostgresUnavailable as error:
                 print(error, file=sys.stderr, flush=True)
             else:
                 runs[engine] = process, output
-        for engine, (process, output) in runs.items():
+        for engine, (process, kept) in runs.items():
             print(f"\n=== {engine} ===", flush=True)
             codes[engine] = process.wait()
-            if output is not None:
-                output.seek(0)
-                shutil.copyfileobj(output, sys.stdout.buffer)
+            if kept is not None:
+                kept.seek(0)
+                shutil.copyfileobj(kept, sys.stdout.buffer)
                 sys.stdout.flush()
     return codes
 
