@@ -54,6 +54,7 @@ REF_MODES: Final = ("ephemeral", "persistent")
 REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
+DELIVERIES: Final = ("steer", "queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,6 +410,34 @@ class Resumption:
     """The stored entries of approved calls, for the caller to execute and to add the results of."""
     respawn: list[SubSessionRef]
     """The sub-sessions that were failed when this session was suspended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputReceipt:
+    """A prompt that was admitted to a session's inbox."""
+
+    input_id: str
+    session_id: str
+    prompt: JSON
+    """A string, or an object whose keys become those of the message."""
+    delivery: str
+    """`steer`: seen at the next boundary of what runs. `queue`: opens an activity of its own."""
+    admitted_seq: int
+    """The number of the event that admitted it."""
+    promoted_seq: int | None
+    """The number of its message, once it is one."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to drive a session, until it expires or somebody else has it."""
+
+    session_id: str
+    owner: str
+    fence: int
+    """Rises with each new lease of the session; writes under an older one are refused."""
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,7 +146,14 @@ class TestTrees:
 
 
 OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
+    "acquire_lease": ("worker", 30),
+    "admit_input": ("hello",),
     "append_messages": ([],),
+    "cancel_input": ("i",),
+    "get_lease": (),
+    "list_inputs": (),
+    "promote_inputs": ("steer",),
+    "set_delivery": ("i", "queue"),
     "check_interrupt_flag": (),
     "check_session_version": (1,),
     "clear_interrupt_flag": (),
@@ -204,6 +211,10 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "submit_tool_result": ("call",),
 }
 NOT_ABOUT_ONE_SESSION = {
+    "ensure_session",
+    "fenced",
+    "release_lease",
+    "renew_lease",
     "archive_long_logs",
     "cleanup_debris",
     "erase_user",
@@ -264,6 +275,13 @@ class TestOwnedStore:
         assert list(theirs.query_sessions()) == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
+        with pytest.raises(SessionNotFound):
+            theirs.ensure_session(session, agent_type="a")
+        lease = store.acquire_lease(session, "worker", 30)
+        for call in (lambda: theirs.renew_lease(lease, 30), lambda: theirs.release_lease(lease)):
+            with pytest.raises(SessionNotFound):
+                call()
+        assert store.get_lease(session) == lease
         with pytest.raises(SessionNotFound):
             theirs.create_session("child", agent_type="a", parent_session_id=session)
         with pytest.raises(ValueError, match="own owner"):
