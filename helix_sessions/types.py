@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -440,6 +440,43 @@ class Lease:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool may return instead of its plain content."""
+
+    content: JSON
+    writes: Sequence[Any] = ()
+    """Writes to the custom state, committed with the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """What one call of the model came to."""
+
+    message: Message | str | None
+    """The assistant's message; tool calls in it mean that the activity goes on."""
+    _: KW_ONLY
+    writes: Sequence[Any] = ()
+    """Writes to the custom state, committed with the step."""
+    usage: JSON = None
+    output: JSON = None
+    error: str | None = None
+    """What went wrong: the activity fails, and the next one is begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What became of a session that a runner drove."""
+
+    kind: str
+    """`completed`, `failed`, `interrupted`, `suspended_client_tool`, `suspended_awaiting_children`,
+    `suspended_step_partial`, or `idle`: there was nothing to do."""
+    run: Run | None = None
+    """The last run."""
+    output: JSON = None
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectedMessage:
     """An event seen as a line of classic message history."""
@@ -605,3 +642,14 @@ class ErasureSummary:
     """Branches of the erased sessions that belong to somebody else; they hold copies of messages."""
     errors: int = 0
     """Sessions that could not be removed. Run it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelContext:
+    """Exactly what the model sees of a session."""
+
+    baseline: str
+    """The epoch's text; empty when there is no epoch."""
+    messages: list[dict[str, JSON]]
+    estimated_tokens: int = 0
+    """By `chars_over_four`."""

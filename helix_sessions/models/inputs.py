@@ -3,6 +3,7 @@
 from typing import Self
 
 from django.db import models
+from django.db.models.functions import Now
 
 from helix_sessions.models.constraints import non_negative, one_of, session_key
 from helix_sessions.models.fields import DocumentField, IdField
@@ -15,6 +16,16 @@ class InputQuerySet(models.QuerySet["Input"]):
     def pending(self) -> Self:
         """Neither promoted nor cancelled."""
         return self.filter(PENDING)
+
+    def unattended(self) -> Self:
+        """Pending in a session nobody drives, and that does not wait for a client. One that was stopped is
+        left alone until something new is admitted."""
+        expired = models.Q(session__lease_expires_at__isnull=True) | models.Q(
+            session__lease_expires_at__lte=Now()
+        )
+        goes_on = ~models.Q(session__status__in=("interrupted", "paused"))
+        fresh = models.Q(created_at__gt=models.F("session__status_since"))
+        return self.pending().filter(expired, goes_on | fresh, session__awaiting_client=False)
 
     def in_order(self) -> Self:
         """As they were admitted."""

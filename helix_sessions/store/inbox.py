@@ -1,10 +1,11 @@
 """The inbox: prompts admitted before anybody runs, promoted to messages one transaction each."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Min
 
 from helix_sessions import documents, models
 from helix_sessions.conf import conf
@@ -19,10 +20,10 @@ from helix_sessions.exceptions import (
 from helix_sessions.store import inputs, waking
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute
-from helix_sessions.store.sessions import new_id
+from helix_sessions.store.sessions import new_id, summaries
 from helix_sessions.store.tables import insert_sql, table
 from helix_sessions.store.unit import Work, check_row_version
-from helix_sessions.types import DELIVERIES, JSON, InputReceipt
+from helix_sessions.types import DELIVERIES, JSON, UNSET, InputReceipt, SessionSummary
 
 _ATTEMPTS = 5
 
@@ -134,6 +135,33 @@ class Inbox(StoreBase):
         self._read(session_id, ("session_id",))
         rows = models.Input.objects.using(self.using).filter(session_id=session_id).in_order()
         return [_receipt(row) for row in (rows.pending() if only_pending else rows)]
+
+    def count_inputs(self, session_id: str, *, after: int = 0) -> dict[str, int]:
+        """How many inputs are pending by delivery; with `after`, those that later events admitted."""
+        first = inputs.integer(after, "after")
+        counts = dict.fromkeys(DELIVERIES, 0)
+        if self._read(session_id, ("pending_inputs",)).pending_inputs:
+            rows = models.Input.objects.using(self.using).filter(session_id=session_id).pending()
+            for delivery in rows.filter(admitted_seq__gt=first).values_list("delivery", flat=True):
+                counts[delivery] += 1
+        return counts
+
+    def list_unattended(
+        self, *, agent_types: Collection[str] | None = None, limit: int = 100
+    ) -> list[SessionSummary]:
+        """Sessions with inputs that can be promoted and nobody who does it, the longest waiting first."""
+        most = inputs.integer(limit, "limit", minimum=1)
+        rows = models.Input.objects.using(self.using).unattended()
+        if agent_types is not None:
+            rows = rows.filter(session__agent_type__in=list(agent_types))
+        if self._owner is not UNSET:
+            rows = rows.filter(session__owner_id=self._owner)
+        waiting = rows.values("session_id").annotate(since=Min("created_at")).order_by("since")
+        found = [row["session_id"] for row in waiting[:most]]
+        known = (
+            summaries(models.Session.objects.using(self.using).filter(session_id__in=found)) if found else []
+        )
+        return sorted(known, key=lambda summary: found.index(summary.session_id))
 
     def cancel_input(
         self, session_id: str, input_id: str, *, expected_version: int | None = None

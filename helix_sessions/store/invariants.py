@@ -28,8 +28,7 @@ from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.tables import table
 
 ARCHIVES, CHECKPOINTS, EVENTS, KEYS = (table(m).name for m in (ArchivedRange, Checkpoint, Event, EventKey))
-INPUTS = table(Input).name
-MESSAGES, REFS, RUNS = table(Message).name, table(SubSessionRef).name, table(Run).name
+INPUTS, MESSAGES, REFS, RUNS = (table(m).name for m in (Input, Message, SubSessionRef, Run))
 SESSIONS, STAGED, STATES = table(Session).name, table(StagedChange).name, table(StateSnapshot).name
 
 
@@ -332,10 +331,8 @@ _STAGING = (
     ),
 )
 
-_PENDING = (
-    f"(SELECT COUNT(*) FROM {INPUTS} i WHERE i.session_id = %s.session_id"
-    " AND i.promoted_seq IS NULL AND i.cancelled_seq IS NULL)"
-)
+_SETTLED = "COALESCE(i.promoted_seq, i.cancelled_seq)"
+_PENDING = f"(SELECT COUNT(*) FROM {INPUTS} i WHERE i.session_id = %s.session_id AND {_SETTLED} IS NULL)"
 
 _INBOX = (
     Invariant(

@@ -1,5 +1,6 @@
 """Leases: which process may drive a session, and a fence against those that once could."""
 
+from collections.abc import Collection
 from copy import copy
 from datetime import datetime
 from typing import Any, Self
@@ -7,12 +8,14 @@ from typing import Any, Self
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
+from helix_sessions import models
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
+from helix_sessions.store.sessions import summaries
 from helix_sessions.store.unit import check_fence
-from helix_sessions.types import Lease
+from helix_sessions.types import UNSET, Lease, SessionSummary
 
 
 class Leases(StoreBase):
@@ -67,6 +70,18 @@ class Leases(StoreBase):
             fence=row.fence,
             expires_at=row.lease_expires_at,
         )
+
+    def list_abandoned(
+        self, *, agent_types: Collection[str] | None = None, limit: int = 100
+    ) -> list[SessionSummary]:
+        """Sessions with a run under way whose owner's lease ran out, the longest ago first."""
+        rows = models.Session.objects.using(self.using).abandoned()
+        if agent_types is not None:
+            rows = rows.filter(agent_type__in=list(agent_types))
+        if self._owner is not UNSET:
+            rows = rows.owned_by(self._owner)
+        most = inputs.integer(limit, "limit", minimum=1)
+        return summaries(rows.order_by("lease_expires_at")[:most])
 
     def fenced(self, lease: Lease) -> Self:
         """This store for the holder of a lease: every write to the lease's session is refused with `Fenced`

@@ -297,16 +297,18 @@ def page_of_summaries(rows: Any, *, limit: int, cursor: str | None) -> Page[Sess
     if cursor is not None:
         created_at, key = cursors.decode("sessions", cursor, datetime, str)
         rows = rows.filter(created_at__lte=created_at).exclude(created_at=created_at, session_id__gte=key)
-    found = list(rows.values_list(*_SUMMARY)[: min(limit, inputs.MAX_INTEGER - 1) + 1])
-    items = []
-    for values in found[:limit]:
-        summary = dict(zip(_SUMMARY, values, strict=True))
-        items.append(SessionSummary(**{**summary, "tags": tuple(summary["tags"])}))
-    more = len(found) > limit
+    found = summaries(rows[: min(limit, inputs.MAX_INTEGER - 1) + 1])
+    items, more = found[:limit], len(found) > limit
     return Page(
         items=items,
         next_cursor=cursors.encode("sessions", items[-1].created_at, items[-1].session_id) if more else None,
     )
+
+
+def summaries(rows: Any) -> list[SessionSummary]:
+    """The sessions of a queryset without their documents."""
+    found = [dict(zip(_SUMMARY, values, strict=True)) for values in rows.values_list(*_SUMMARY)]
+    return [SessionSummary(**{**summary, "tags": tuple(summary["tags"])}) for summary in found]
 
 
 def branch(

@@ -150,6 +150,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "admit_input": ("hello",),
     "append_messages": ([],),
     "cancel_input": ("i",),
+    "count_inputs": (),
     "get_lease": (),
     "list_inputs": (),
     "promote_inputs": ("steer",),
@@ -212,6 +213,8 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
 }
 NOT_ABOUT_ONE_SESSION = {
     "ensure_session",
+    "list_abandoned",
+    "list_unattended",
     "fenced",
     "release_lease",
     "renew_lease",
@@ -273,11 +276,15 @@ class TestOwnedStore:
         assert theirs.cleanup_orphaned_staging(older_than=timedelta(0)) == 0
         assert theirs.list_sessions().items == []
         assert list(theirs.query_sessions()) == []
+        store.admit_input(session, "hello")
+        store.acquire_lease(session, "worker", 0)
+        assert (len(store.list_abandoned()), len(store.list_unattended())) == (1, 1)
+        assert theirs.list_abandoned() == theirs.list_unattended() == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
         with pytest.raises(SessionNotFound):
             theirs.ensure_session(session, agent_type="a")
-        lease = store.acquire_lease(session, "worker", 30)
+        lease = store.acquire_lease(session, "other", 30)
         for call in (lambda: theirs.renew_lease(lease, 30), lambda: theirs.release_lease(lease)):
             with pytest.raises(SessionNotFound):
                 call()
