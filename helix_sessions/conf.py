@@ -100,9 +100,10 @@ class Conf:
     """What a sweep does with a run whose lease ran out, by agent type, `"*"` for all others: `wake` finishes
     it, `fail` fails the session, `leave` leaves it. Types that are not named are woken."""
 
-    WAKER: str = ""
-    """The dotted path of the function that is told of admitted inputs after the commit. Empty: nobody is,
-    and workers find them by looking."""
+    WAKER: str = "helix_sessions.runtime.scheduling.wake_session"
+    """The dotted path of the function that is told of admitted inputs after the commit. The default schedules
+    a task, where `TASKS` is configured and `AGENTS` has the session's type. Empty: nobody is told, and
+    workers find them by looking."""
 
     STUCK_MINUTES: int = 15
     """A session that is running and has not moved for so long is shown as stuck."""

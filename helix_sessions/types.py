@@ -440,6 +440,21 @@ class Lease:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """Who is busy with a session, and whether anything is still to come."""
+
+    session_id: str
+    status: str
+    run_id: str | None
+    """The running run."""
+    pending_inputs: int
+    owner: str | None
+    """Who drives it now."""
+    idle: bool
+    """Nobody drives it, no run is under way, and no input waits that anybody would take."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool may return instead of its plain content."""

@@ -17,13 +17,13 @@ from helix_sessions.exceptions import (
     InvalidDocument,
     SessionBusy,
 )
-from helix_sessions.store import inputs, waking
+from helix_sessions.store import cursors, inputs, waking
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute
 from helix_sessions.store.sessions import new_id, summaries
 from helix_sessions.store.tables import insert_sql, table
 from helix_sessions.store.unit import Work, check_row_version
-from helix_sessions.types import DELIVERIES, JSON, UNSET, InputReceipt, SessionSummary
+from helix_sessions.types import DELIVERIES, JSON, UNSET, InputReceipt, Page, SessionSummary
 
 _ATTEMPTS = 5
 
@@ -135,6 +135,23 @@ class Inbox(StoreBase):
         self._read(session_id, ("session_id",))
         rows = models.Input.objects.using(self.using).filter(session_id=session_id).in_order()
         return [_receipt(row) for row in (rows.pending() if only_pending else rows)]
+
+    def page_of_inputs(
+        self, session_id: str, *, pending: bool = True, limit: int = 50, cursor: str | None = None
+    ) -> Page[InputReceipt]:
+        """A page of what `list_inputs` returns."""
+        most = min(inputs.integer(limit, "limit", minimum=1), inputs.MAX_INTEGER - 1)
+        rows = models.Input.objects.using(self.using).filter(session_id=session_key(session_id)).in_order()
+        if inputs.flag(pending, "pending"):
+            rows = rows.pending()
+        if cursor is not None:
+            [seq] = cursors.decode("inputs", cursor, int)
+            rows = rows.filter(admitted_seq__gt=seq)
+        self._read(session_id, ("session_id",))
+        found = [_receipt(row) for row in rows[: most + 1]]
+        items = found[:most]
+        more = cursors.encode("inputs", items[-1].admitted_seq) if len(found) > most else None
+        return Page(items=items, next_cursor=more)
 
     def count_inputs(self, session_id: str, *, after: int = 0) -> dict[str, int]:
         """How many inputs are pending by delivery; with `after`, those that later events admitted."""

@@ -15,7 +15,12 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import summaries
 from helix_sessions.store.unit import check_fence
-from helix_sessions.types import UNSET, Lease, SessionSummary
+from helix_sessions.types import UNSET, Lease, Occupancy, SessionSummary
+
+_OCCUPANCY = (
+    *("session_id", "status", "run_id", "pending_inputs", "lease_owner", "lease_expires_at"),
+    *("awaiting_client", "suspended_awaiting_children"),
+)
 
 
 class Leases(StoreBase):
@@ -69,6 +74,21 @@ class Leases(StoreBase):
             owner=row.lease_owner,
             fence=row.fence,
             expires_at=row.lease_expires_at,
+        )
+
+    def get_occupancy(self, session_id: str) -> Occupancy:
+        """Who drives the session, what it has to do, and whether there is anything to wait for."""
+        row = self._read(session_id, _OCCUPANCY)
+        live = row.lease_expires_at is not None and row.lease_expires_at > clock(self._connection)
+        waits = row.awaiting_client or row.suspended_awaiting_children not in (None, "{}")
+        stays = waits or row.status in ("interrupted", "paused")
+        return Occupancy(
+            session_id=row.session_id,
+            status=row.status,
+            run_id=row.run_id,
+            pending_inputs=row.pending_inputs,
+            owner=row.lease_owner if live else None,
+            idle=not (live or row.run_id is not None or (row.pending_inputs and not stays)),
         )
 
     def list_abandoned(

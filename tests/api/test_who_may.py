@@ -16,6 +16,7 @@ MAY_CREATE = {("put", "session"), ("post", "attach")}
 def fill(store: SessionStore, session_id: str) -> None:
     """So that every part of a session exists."""
     store.create_run(session_id, run_id="r")
+    store.admit_input(session_id, "hello", input_id="i")
     store.create_checkpoint(session_id, {"checkpoint_id": "c"})
     store.stage_changes(session_id, "step", "call", [])
     store.add_sub_session_refs(session_id, [{"sub_session_id": "sub", "agent_type": "test"}])
@@ -151,6 +152,8 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "append_messages": ([],),
     "cancel_input": ("i",),
     "count_inputs": (),
+    "get_occupancy": (),
+    "page_of_inputs": (),
     "get_lease": (),
     "list_inputs": (),
     "promote_inputs": ("steer",),

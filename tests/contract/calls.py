@@ -258,6 +258,8 @@ READING = [
     Call("get_sub_session_refs", lambda s, k: s.get_sub_session_refs(k)),
     Call("peek_interrupt_flag", lambda s, k: s.peek_interrupt_flag(k)),
     Call("list_inputs", lambda s, k: s.list_inputs(k)),
+    Call("page_of_inputs", lambda s, k: s.page_of_inputs(k)),
+    Call("get_occupancy", lambda s, k: s.get_occupancy(k)),
     Call("count_inputs", lambda s, k: s.count_inputs(k)),
     Call("get_lease", lambda s, k: s.get_lease(k)),
     Call("get_events", lambda s, k: s.get_events(k)),
