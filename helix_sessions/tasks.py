@@ -18,9 +18,7 @@ from django.core.files import File
 from django.db import DEFAULT_DB_ALIAS
 
 from helix_sessions.exceptions import SessionNotFound
-from helix_sessions.runtime.agents import configured_agents
-from helix_sessions.runtime.runner import SessionRunner
-from helix_sessions.runtime.scheduling import drive
+from helix_sessions.runtime.scheduling import drive, sweep
 from helix_sessions.storages import storage_named
 from helix_sessions.store import SessionStore
 from helix_sessions.types import TERMINAL_STATUSES, RetentionPolicy, RunOutcome
@@ -170,11 +168,7 @@ def run_session(*, session_id: str, database: str = DEFAULT_DB_ALIAS) -> Summary
 @task
 def sweep_sessions(*, database: str = DEFAULT_DB_ALIAS) -> Summary:
     """Wake what nobody attends to, and recover what a lost worker left; to be scheduled every minute."""
-    swept = 0
-    for agent_type, agent in configured_agents().items():
-        types = None if agent_type == "*" else [agent_type]
-        swept += SessionRunner(agent, store=SessionStore(database), agent_types=types).sweep()
-    return {"swept": swept}
+    return {"swept": sweep(database)}
 
 
 def _driven(session_id: str, database: str, *, forced: bool) -> Summary:

@@ -23,8 +23,10 @@ class InputQuerySet(models.QuerySet["Input"]):
         expired = models.Q(session__lease_expires_at__isnull=True) | models.Q(
             session__lease_expires_at__lte=Now()
         )
-        goes_on = ~models.Q(session__status__in=("interrupted", "paused"))
-        fresh = models.Q(created_at__gt=models.F("session__status_since"))
+        goes_on = models.Q(session__status__in=("active", "completed", "failed"))
+        fresh = models.Q(
+            session__status__in=("interrupted", "paused"), created_at__gt=models.F("session__status_since")
+        )
         return self.pending().filter(expired, goes_on | fresh, session__awaiting_client=False)
 
     def in_order(self) -> Self:

@@ -63,6 +63,7 @@ class Activity:
         while True:
             if self._driven.leaving:
                 raise HandedOver
+            await self._io.db(self._check_lease)
             if await self._is_interrupted():
                 return await self._interrupted()
             promoted = await self._io.db(self._store.promote_inputs, self._key, self._mode)
@@ -184,6 +185,12 @@ class Activity:
 
     def _names(self, step_id: str) -> dict[str, str]:
         return {"step_id": step_id, "run_id": self._run.run_id}
+
+    def _check_lease(self) -> None:
+        """At each boundary: a model is not asked for somebody else's session."""
+        newest, ours = self._store.get_lease(self._key), self._driven.lease
+        if newest is None or ours is None or newest.fence != ours.fence:
+            raise Fenced
 
     async def _is_interrupted(self) -> bool:
         if self._driven.lost:

@@ -6,8 +6,9 @@ Where `TASKS` is not configured nobody is told, and `manage.py run_sessions` fin
 from django.conf import settings
 
 from helix_sessions.exceptions import NotConfigured
-from helix_sessions.runtime.agents import agent_for
+from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.sweeps import Sweep
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RunOutcome
 
@@ -36,6 +37,16 @@ def drive(session_id: str, using: str, *, forced: bool) -> RunOutcome:
     """What the tasks do."""
     runner = runner_for(session_id, using)
     return runner.run(session_id) if forced else runner.wake(session_id)
+
+
+def sweep(using: str) -> int:
+    """Attend to every session that nobody does and whose type has an agent; how many those were."""
+    store = SessionStore(using)
+    agents = configured_agents()
+    found = Sweep(store, None if "*" in agents else list(agents)).find()
+    for each in found:
+        SessionRunner(agent_for(each.agent_type), store=store).attend(each)
+    return len(found)
 
 
 def _schedule(task: str, session_id: str, agent_type: str, using: str) -> bool:

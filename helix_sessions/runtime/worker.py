@@ -25,6 +25,9 @@ third one more: less than one query in a second."""
 
 _LOOKS_PER_RECOVERY = 3
 
+_LATER_SECONDS = 5.0
+"""How long a session is left alone that came to nothing, or failed."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -57,6 +60,7 @@ class Worker:
         self._idle = threading.Condition()
         self._busy: dict[str, Future[Any]] = {}
         self._runners: dict[str, SessionRunner] = {}
+        self._later: dict[str, float] = {}
         self._looks = 0
 
     def stop(self) -> None:
@@ -79,8 +83,20 @@ class Worker:
                 if until_idle and not (taken or self._busy) and self._looks >= _LOOKS_PER_RECOVERY:
                     break
                 self._wait(0 if taken and len(self._busy) < self.concurrency else self.poll)
-        connections.close_all()
+            self._close_connections(threads)
         return self.tally
+
+    def _close_connections(self, threads: ThreadPoolExecutor) -> None:
+        """In every thread, once it has nothing more to drive."""
+        together = threading.Barrier(self.concurrency)
+
+        def close() -> None:
+            together.wait()
+            connections.close_all()
+
+        for _ in range(self.concurrency):
+            threads.submit(close)
+        connections.close_all()
 
     def _take(self, threads: ThreadPoolExecutor) -> int:
         """Begin to drive what is found, as far as there is room; how many."""
@@ -88,14 +104,16 @@ class Worker:
         if room <= 0:
             return 0
         try:
-            sweep = Sweep(self._store, self._types(), limit=room + len(self._busy))
+            self._later = {key: until for key, until in self._later.items() if until > time.monotonic()}
+            passed_over = {*self._busy, *self._later}
+            sweep = Sweep(self._store, self._types(), limit=room + len(passed_over))
             found = sweep.find() if self._looks % _LOOKS_PER_RECOVERY == 0 else sweep.find_inputs()
             self._looks += 1
         except Exception:
             _log.exception("Sessions could not be looked for.")
             connections.close_all()
             return 0
-        waiting = [each for each in found if each.session_id not in self._busy][:room]
+        waiting = [each for each in found if each.session_id not in passed_over][:room]
         for each in waiting:
             with self._idle:
                 self._busy[each.session_id] = threads.submit(self._drive, each)
@@ -105,17 +123,19 @@ class Worker:
         try:
             outcome = self._runner(found.agent_type).attend(found)
             self.tally.driven += 1
-            if outcome.kind == "failed":
-                self.tally.failed += 1
+            self.tally.failed += outcome.kind == "failed"
+            if outcome.kind in ("failed", "idle"):
+                self._later[found.session_id] = time.monotonic() + _LATER_SECONDS
             if self._on_outcome is not None:
                 self._on_outcome(found.session_id, outcome)
         except HandedOver:
             _log.info("Session %r is left to another worker.", found.session_id)
         except Exception:
             self.tally.failed += 1
+            self._later[found.session_id] = time.monotonic() + _LATER_SECONDS
             _log.exception("Session %r could not be driven.", found.session_id)
-        finally:
             connections.close_all()
+        finally:
             with self._idle:
                 self._busy.pop(found.session_id, None)
                 self._idle.notify_all()
