@@ -1,4 +1,4 @@
-"""What drives a session: actions, and the runtime that loads, acts, saves and announces."""
+"""What drives a session: actions on it, the runtime that executes them, and the runner of its turns."""
 
 from helix_sessions.agents import (
     AgentDefinition,
@@ -19,11 +19,16 @@ from helix_sessions.runtime.actions.settings import (
     WriteMetadata,
 )
 from helix_sessions.runtime.actions.tasks import UpdateTask
+from helix_sessions.runtime.agents import Agent
 from helix_sessions.runtime.hooks import Hook
+from helix_sessions.runtime.runner import SessionRunner
 from helix_sessions.runtime.session_runtime import SessionRuntime
+from helix_sessions.runtime.turn_context import TurnContext
+from helix_sessions.types import RunOutcome, ToolResult, TurnOutcome
 
 __all__ = [
     "Action",
+    "Agent",
     "AgentDefinition",
     "AgentSession",
     "AgentSessionInfo",
@@ -37,10 +42,15 @@ __all__ = [
     "ForkSession",
     "Hook",
     "ResumeSession",
+    "RunOutcome",
     "SendMessage",
+    "SessionRunner",
     "SessionRuntime",
     "StagedAction",
     "SuspendSession",
+    "ToolResult",
+    "TurnContext",
+    "TurnOutcome",
     "UpdateTask",
     "WriteMetadata",
 ]

@@ -52,6 +52,12 @@ WRITES: dict[str, tuple[Callable[[SessionStore, SessionState], Any], int, int, i
     "save_state": (lambda store, state: store.save_state("s", state), 7, 4, 4),
     "increment_step_count": (lambda store, state: store.increment_step_count("s"), 5, 4, 1),
     "patch_metadata": (lambda store, state: store.patch_metadata("s", {"m": 2}), 5, 4, 4),
+    "admit_input": (lambda store, state: store.admit_input("s", "hello"), 7, 4, 1),
+    "acquire_lease": (lambda store, state: store.acquire_lease("s", "worker", 30), 4, 5, 5),
+    "promote_inputs": (
+        lambda store, state: (store.admit_input("s", "hello"), store.promote_inputs("s", "steer")),
+        *(17, 11, 8),
+    ),
     "set_interrupt_flag": (lambda store, state: store.set_interrupt_flag("s"), 5, 4, 4),
 }
 """Each with its number on SQLite, on PostgreSQL, and there on a row the connection wrote last."""
