@@ -54,7 +54,7 @@ class SessionRunner:
         if isinstance(lease_ttl, bool) or not isinstance(lease_ttl, int | float) or not lease_ttl > 0:
             raise InvalidInput("lease_ttl must be a number of seconds above 0.")
         self.agent = agent
-        self.store = store._store if isinstance(store, AsyncSessionStore) else store or SessionStore()
+        self.store = _sync(store)
         self.owner = owner or f"{socket.gethostname()[:100]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self.lease_ttl = lease_ttl
         self.turn_limit = turn_limit
@@ -276,6 +276,11 @@ class SessionRunner:
         fail(self.store.fenced(lease), session_id)
         self.store.release_lease(lease)
         return outcome_of(self._last_run(session_id))
+
+
+def _sync(store: SessionStore | AsyncSessionStore | None) -> SessionStore:
+    found: Any = getattr(store, "_store", store)  # an async store is a store, and its calls awaitable
+    return SessionStore() if found is None else found
 
 
 async def _joined(io: IO, other: Driven) -> RunOutcome | None:

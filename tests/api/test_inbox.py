@@ -8,6 +8,7 @@ import pytest
 
 from helix_sessions.runtime import SessionRunner, TurnContext
 from helix_sessions.runtime.scripted import ScriptedAgent
+from tests.runner.test_worker import immediate_backend
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,11 +66,7 @@ def test_running_is_scheduled_where_it_can_be(api: Any, session: str, store: Any
     assert api.post("/api/sessions/s/run/").json() == {"scheduled": False}
     assert api.post("/api/sessions/s/run/wake/").json() == {"scheduled": False}
     pytest.importorskip("helix_sessions.tasks")
-    try:
-        from django.tasks.backends import immediate  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        from django_tasks.backends import immediate
-    settings.TASKS = {"default": {"BACKEND": f"{immediate.__name__}.ImmediateBackend"}}
+    settings.TASKS = {"default": {"BACKEND": immediate_backend()}}
     settings.HELIX_SESSIONS = {"AGENTS": {"test": "tests.runner.agents.polite"}}
     response = api.post("/api/sessions/s/run/")
     assert (response.status_code, response.json()) == (202, {"scheduled": True})

@@ -83,8 +83,8 @@ def test_owners_that_lose_their_lease_write_nothing_after_the_next(store: Sessio
     def drive(index: int) -> None:
         mine = SessionStore()
         for turn in range(15):
-            fenced = mine.fenced(mine.acquire_lease("s", f"owner-{index}", 0))
-            lease = fenced._lease
+            lease = mine.acquire_lease("s", f"owner-{index}", 0)
+            fenced = mine.fenced(lease)
             for _ in range(4):
                 try:
                     fenced.append_messages("s", [{"role": "user", "fence": lease.fence, "content": turn}])

@@ -1,7 +1,7 @@
 """What a runner does with a session, sentence by sentence."""
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +10,7 @@ from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext, TurnO
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import open_tool_calls
-from helix_sessions.types import RunOutcome
+from helix_sessions.types import Run, RunOutcome
 from tests.invariants import assert_invariants
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,6 +18,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def said(store: SessionStore, session: str) -> list[Any]:
     return [(message["role"], message.get("content")) for message in store.get_messages(session).messages]
+
+
+def run_of(outcome: RunOutcome) -> Run:
+    assert outcome.run is not None
+    return outcome.run
 
 
 def whole(store: SessionStore, session: str) -> None:
@@ -33,8 +38,8 @@ class TestRun:
         agent = ScriptedAgent([TurnOutcome("hello", output={"done": True}, usage={"tokens": 3})])
         outcome = SessionRunner(agent).run(session)
         assert (outcome.kind, outcome.output, outcome.error) == ("completed", {"done": True}, None)
-        assert outcome.run == store.get_run(session, outcome.run.run_id)
-        assert (outcome.run.status, outcome.run.step_count, outcome.run.usage) == (
+        assert outcome.run == store.get_run(session, run_of(outcome).run_id)
+        assert (run_of(outcome).status, run_of(outcome).step_count, run_of(outcome).usage) == (
             *("completed", 1),
             {"tokens": 3},
         )
@@ -78,7 +83,7 @@ class TestRun:
         assert outcome.kind == "completed"
         [turn] = agent.turns
         assert (turn.session_id, turn.run.run_id, turn.state.custom_state) == (
-            *(session, outcome.run.run_id),
+            *(session, run_of(outcome).run_id),
             {"a": 1},
         )
         assert [event.data for event in store.get_events(session, types=["thought"])] == [{"n": 1}]
@@ -214,7 +219,7 @@ class TestActivities:
         second = TurnOutcome("ok", usage={"tokens": 4, "model": "b", "cost": {"in": 2, "out": 0.5}})
         agent = ScriptedAgent([first, second], tools={"work": lambda a, t: 1})
         outcome = SessionRunner(agent).run(session)
-        assert outcome.run.usage == {"tokens": 7, "model": "b", "cost": {"in": 3, "out": 0.5}}
+        assert run_of(outcome).usage == {"tokens": 7, "model": "b", "cost": {"in": 3, "out": 0.5}}
 
     def test_the_writes_of_a_turn(self, store: SessionStore, session: str) -> None:
         writes = [{"op": "append", "path": ["seen"], "values": [1]}]
@@ -244,8 +249,8 @@ class TestFailures:
         agent = ScriptedAgent([ValueError("the model is down")])
         outcome = SessionRunner(agent).wake(session)
         assert outcome.kind == "failed"
-        assert "the model is down" in outcome.error
-        assert outcome.run.status == "failed"
+        assert "the model is down" in (outcome.error or "")
+        assert run_of(outcome).status == "failed"
         assert [receipt.prompt for receipt in store.list_inputs(session)] == ["two"]
         assert store.load_state(session).status == "failed"
         assert SessionRunner(agent).wake(session).kind == "completed"
@@ -288,7 +293,7 @@ class TestFailures:
             TurnOutcome({"content": "x"}),
             TurnOutcome({"role": "assistant", "content": float("nan")}),
             TurnOutcome("x", usage={1, 2}),
-            TurnOutcome("x", error=ValueError("x")),
+            TurnOutcome("x", error=cast(Any, ValueError("x"))),
             TurnOutcome("x", writes=[{"op": "fly"}]),
             TurnOutcome("x", writes=[{"op": "append", "path": ["text"], "values": [1]}]),
         ],
@@ -363,9 +368,9 @@ class TestTools:
         assert types.index("tool_responded") < types.index("tool_message")
 
     def test_the_same_call_ids_in_every_turn(self, store: SessionStore, session: str) -> None:
-        ran: list[Any] = []
+        ran = iter([1, 2, 3])
         agent = ScriptedAgent([calls("tool"), calls("tool"), "ok"])
-        agent.tools = {"tool": lambda arguments, turn: ran.append(turn.run.run_id) or len(ran)}
+        agent.tools = {"tool": lambda arguments, turn: next(ran)}
         SessionRunner(agent).run(session)
         assert [content for role, content in said(store, session) if role == "tool"] == [1, 2]
         assert len(store.get_events(session, types=["tool_called"])) == 2
@@ -409,7 +414,7 @@ class TestTools:
 
         agent = ScriptedAgent([calls("first", "second"), "ok"], tools={"first": first, "second": second})
         outcome = SessionRunner(agent).run(session)
-        assert [(c.step_id, c.tool_call_id) for c in staged] == [(f"{outcome.run.run_id}:1", "call-1")]
+        assert [(c.step_id, c.tool_call_id) for c in staged] == [(f"{run_of(outcome).run_id}:1", "call-1")]
         assert sorted(store.load_state(session).custom_state["items"]) == [1, 2]
         assert [content for role, content in said(store, session) if role == "tool"] == ["one", "two"]
         whole(store, session)
@@ -448,8 +453,8 @@ class TestSuspension:
         runner = SessionRunner(agent)
         outcome = runner.run(session)
         assert outcome.kind == "suspended_client_tool"
-        assert outcome.run.status == "suspended_client_tool"
-        assert store.load_state(session).pending_client_tool_calls.keys() == {"call-2"}
+        assert run_of(outcome).status == "suspended_client_tool"
+        assert set(store.load_state(session).pending_client_tool_calls or {}) == {"call-2"}
         assert runner.run(session).kind == "suspended_client_tool"
         store.admit_input(session, "are you there?")
         assert runner.wake(session).kind == "idle"
@@ -471,12 +476,17 @@ class TestSuspension:
     ) -> None:
         ran: list[Any] = []
         agent = ScriptedAgent([calls("pay", amount=5), "ok"])
-        agent.tools = {"pay": lambda arguments, turn: ran.append(arguments) or "paid"}
+
+        def pay(arguments: Any, turn: TurnContext) -> str:
+            ran.append(arguments)
+            return "paid"
+
+        agent.tools = {"pay": pay}
         agent.approval_tools = ["pay"]
         runner = SessionRunner(agent)
         assert runner.run(session).kind == "suspended_client_tool"
         assert ran == []
-        [entry] = store.load_state(session).pending_client_tool_calls.values()
+        [entry] = (store.load_state(session).pending_client_tool_calls or {}).values()
         assert entry["kind"] == "approval"
         store.submit_tool_result(session, "call-1", approved=approved)
         assert runner.run(session).kind == "completed"

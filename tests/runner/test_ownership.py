@@ -11,9 +11,9 @@ from asgiref.sync import async_to_sync
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import AsyncSessionStore, SessionStore
-from helix_sessions.types import RunOutcome
+from helix_sessions.types import Lease, RunOutcome
 from tests.parallel import Worker, run_threads
-from tests.runner.test_activities import said, whole
+from tests.runner.test_activities import run_of, said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -48,6 +48,17 @@ def in_thread(call: Any) -> tuple[threading.Thread, list[RunOutcome]]:
     return thread, outcomes
 
 
+def kind_of(outcome: RunOutcome | Exception) -> str:
+    assert isinstance(outcome, RunOutcome), outcome
+    return outcome.kind
+
+
+def lease_of(store: SessionStore, session: str) -> Lease:
+    lease = store.get_lease(session)
+    assert lease is not None
+    return lease
+
+
 class TestJoining:
     def test_a_run_joins_the_drain_under_way_and_shares_its_outcome(
         self, store: SessionStore, session: str
@@ -73,7 +84,7 @@ class TestJoining:
         agent = ScriptedAgent()
         runner = SessionRunner(agent)
         outcomes = run_threads(6, lambda index: runner.wake(session))
-        assert {outcome.kind for outcome in outcomes} <= {"completed", "idle"}
+        assert {kind_of(outcome) for outcome in outcomes} <= {"completed", "idle"}
         assert [content for role, content in said(store, session) if role == "user"] == list("012345")
         assert len(agent.turns) == 6
         whole(store, session)
@@ -89,7 +100,7 @@ class TestJoining:
             store.create_session(f"s{number}", agent_type="writer")
         runner = SessionRunner(ScriptedAgent([together] * 3))
         outcomes = run_threads(3, lambda index: runner.run(f"s{index}"))
-        assert [outcome.kind for outcome in outcomes] == ["completed"] * 3
+        assert [kind_of(outcome) for outcome in outcomes] == ["completed"] * 3
 
     def test_the_drain_of_another_process(self, store: SessionStore, session: str) -> None:
         """An owner this process knows nothing of."""
@@ -109,18 +120,16 @@ class TestJoining:
 
 class TestLeases:
     def test_the_lease_is_held_while_it_runs_and_given_back(self, store: SessionStore, session: str) -> None:
-        held: list[Any] = []
-        agent = ScriptedAgent([lambda turn: held.append(store.get_lease(session)) or "ok"])
-        runner = SessionRunner(agent, owner="me", lease_ttl=7)
-        runner.run(session)
-        assert held[0].owner == "me"
+        agent = ScriptedAgent([lambda turn: lease_of(store, session).owner])
+        SessionRunner(agent, owner="me", lease_ttl=7).run(session)
+        assert said(store, session) == [("assistant", "me")]
         assert store.get_lease(session) is None
 
     def test_it_is_renewed_in_the_background(self, store: SessionStore, session: str) -> None:
         def slow(turn: TurnContext) -> str:
-            first = store.get_lease(session)
+            first = lease_of(store, session)
             deadline = time.monotonic() + 20
-            while store.get_lease(session).expires_at == first.expires_at:
+            while lease_of(store, session).expires_at == first.expires_at:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             return "ok"
@@ -136,8 +145,7 @@ class TestLeases:
 
         def paused(turn: TurnContext) -> str:
             """As if the process had been stopped for longer than its lease."""
-            lease = store.get_lease(session)
-            store.renew_lease(lease, 0)
+            store.renew_lease(lease_of(store, session), 0)
             taken = store.acquire_lease(session, "second", 60)
             fenced = store.fenced(taken)
             fenced.wake(session)
@@ -172,7 +180,7 @@ class TestInterrupt:
         else:
             other = runner if through == "the same runner" else SessionRunner(ScriptedAgent())
             stopped = other.interrupt(session, "enough", timeout=20)
-            assert (stopped.kind, stopped.run.status) == ("interrupted", "interrupted")
+            assert (stopped.kind, run_of(stopped).status) == ("interrupted", "interrupted")
             assert store.get_lease(session) is None
         thread.join(20)
         assert outcomes[0].kind == "interrupted"
@@ -248,7 +256,7 @@ class TestInterrupt:
         thread, outcomes = in_thread(lambda: runner.run(session))
         assert entered.wait(20)
         stopped = runner.interrupt(session, timeout=0.1)
-        assert (stopped.run.status, bool(stopped.error)) == ("running", True)
+        assert (run_of(stopped).status, bool(stopped.error)) == ("running", True)
         go.set()
         thread.join(20)
         assert outcomes[0].kind == "interrupted"
@@ -391,7 +399,7 @@ def test_an_owner_in_another_process_is_stopped_through_the_flag(store: SessionS
             assert time.monotonic() < deadline
             time.sleep(0.02)
         stopped = SessionRunner(ScriptedAgent()).interrupt(session, "enough", timeout=30)
-        assert (stopped.kind, stopped.run.status) == ("interrupted", "interrupted")
+        assert (stopped.kind, run_of(stopped).status) == ("interrupted", "interrupted")
         assert worker.result(30) == "interrupted"
     finally:
         worker.kill()

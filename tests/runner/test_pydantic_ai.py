@@ -23,7 +23,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.store import SessionStore
-from tests.runner.test_activities import whole
+from tests.runner.test_activities import run_of, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,6 +84,6 @@ def test_a_conversation_with_a_tool(store: SessionStore) -> None:
     assert messages[2]["content"]["sky"] == "clear"
     assert "clear" in messages[3]["content"]
     assert outcome.output == messages[3]["content"]
-    assert outcome.run.usage["input_tokens"] > 0
+    assert run_of(outcome).usage["input_tokens"] > 0
     json.dumps(messages)
     whole(store, "s")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 AGENTS = {"polite": "tests.runner.agents.polite", "noting": "tests.runner.agents.Noting"}
 
 
+def immediate_backend() -> str:
+    """Of Django 6, or of django-tasks before."""
+    name = "django.tasks" if find_spec("django.tasks") else "django_tasks"
+    return f"{name}.backends.immediate.ImmediateBackend"
+
+
 @pytest.fixture
 def agents(settings: Any) -> None:
     settings.HELIX_SESSIONS = {"AGENTS": AGENTS}
@@ -34,11 +41,7 @@ def agents(settings: Any) -> None:
 @pytest.fixture
 def immediate(settings: Any) -> None:
     pytest.importorskip("helix_sessions.tasks")
-    try:
-        from django.tasks.backends import immediate  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        from django_tasks.backends import immediate
-    settings.TASKS = {"default": {"BACKEND": f"{immediate.__name__}.ImmediateBackend"}}
+    settings.TASKS = {"default": {"BACKEND": immediate_backend()}}
 
 
 class TestAgents:

@@ -53,15 +53,17 @@ def owner(session: Session) -> Owner | None:
 def inputs(session: Session) -> list[Prompt]:
     """The newest inputs, the last one first; large prompts are cut by the database."""
     rows = Input.objects.filter(session_id=session.session_id).order_by("-admitted_seq")
-    found = rows.values(
-        "input_id",
-        "delivery",
-        "created_at",
-        "promoted_seq",
-        "cancelled_seq",
-        text=beginning_of("prompt", conf.ADMIN_DOCUMENT_CHARACTERS),
-        size=size_of("prompt"),
-    )[:INPUTS_SHOWN]
+    found: list[Any] = list(
+        rows.values(
+            "input_id",
+            "delivery",
+            "created_at",
+            "promoted_seq",
+            "cancelled_seq",
+            text=beginning_of("prompt", conf.ADMIN_DOCUMENT_CHARACTERS),
+            size=size_of("prompt"),
+        )[:INPUTS_SHOWN]
+    )
     return [_prompt(row) for row in found]
 
 
