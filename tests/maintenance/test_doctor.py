@@ -7,6 +7,7 @@ from django.db import connection
 
 from helix_sessions.models import Session
 from helix_sessions.models.guard import lower_guard, raise_guard
+from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore, doctor
 from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.invariants import invariants
@@ -120,6 +121,8 @@ class TestDoctor:
                 f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
                 " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
             )
+        if code == "orphan_agent_record":
+            SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_client_call":
             break_rows(
                 f"INSERT INTO {P}_clientcall"
