@@ -54,6 +54,7 @@ REF_MODES: Final = ("ephemeral", "persistent")
 REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
+SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ from helix_sessions.api.views import (
     states,
     stream,
     sub_sessions,
+    tool_results,
+    turns,
 )
 from helix_sessions.api.views.base import View
 
@@ -56,6 +58,12 @@ ROUTES: list[tuple[str, type[View], str]] = [
         staging.StagedChangeView,
         "staged-change",
     ),
+    (f"{_SESSION}/turns", turns.TurnsView, "turns"),
+    (f"{_SESSION}/suspend", turns.SuspendView, "suspend"),
+    (f"{_SESSION}/tool-results", tool_results.ToolResultsView, "tool-results"),
+    (f"{_SESSION}/resume", turns.ResumeView, "resume"),
+    (f"{_SESSION}/rewind", turns.RewindView, "rewind"),
+    (f"{_SESSION}/children/<helix_id:child_id>", turns.ChildView, "child"),
     (f"{_SESSION}/interrupt", states.InterruptView, "interrupt"),
     (f"{_SESSION}/interrupt/take", states.TakeInterruptView, "take-interrupt"),
     (f"{_SESSION}/sub-sessions", sub_sessions.SubSessionsView, "sub-sessions"),

@@ -315,6 +315,7 @@ class AsyncSessionStore:
         *,
         output: JSON = ...,
         error: str | None = ...,
+        parent_session_id: str | None = ...,
         expected_version: int | None = ...,
     ) -> None: ...
     async def rewind(

@@ -57,6 +57,8 @@ class Submissions(StoreBase):
         root_id, owner_id = self._find(key, call_id)
         try:
             with unit.write(self.using, owner_id, version, columns=_COLUMNS) as work:
+                if owner_id != key and work.session.root_session_id != root_id:
+                    raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
                 calls = pending.read(work.session.pending_client_tool_calls)
                 entry = calls.get(call_id)
                 if entry is None:

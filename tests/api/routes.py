@@ -26,6 +26,12 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "discard-staging"): {},
     ("post", "cleanup-session-staging"): {"older_than_seconds": 0},
     ("post", "cleanup-staging"): {"older_than_seconds": 0},
+    ("post", "turns"): {"message": "hello"},
+    ("post", "suspend"): {"kind": "client_tool", "state": {}, "run_id": "r"},
+    ("post", "tool-results"): {"tool_call_id": "call", "result": 1},
+    ("post", "resume"): {},
+    ("post", "rewind"): {},
+    ("post", "child"): {"status": "completed"},
     ("put", "interrupt"): {"reason": "stop"},
     ("post", "sub-sessions"): {"refs": [{"sub_session_id": "sub", "agent_type": "test"}]},
     ("patch", "sub-session"): {"status": "completed"},
@@ -53,6 +59,7 @@ _IDS = {
     "run": ["r"],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
+    "child": ["sub"],
     "staged-change": ["step", "call"],
 }
 
