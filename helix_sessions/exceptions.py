@@ -73,6 +73,12 @@ class UnknownToolCall(NotFound):
     code = "unknown_tool_call"
 
 
+class InvalidAnswerLink(NotFound):
+    """This link is not good, or not any more."""
+
+    code = "invalid_answer_link"
+
+
 class EventsArchived(NotFound):
     """The events asked for were moved to an archive; the log begins later."""
 

@@ -399,6 +399,31 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLink:
+    """A link that lets whoever has it answer one tool call."""
+
+    token: str
+    """Fit for an address. It is a secret: whoever has it may answer."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCall:
+    """What the holder of a link is asked."""
+
+    tool_name: str
+    arguments: JSON
+    kind: str
+    """`client_tool`: a result is wanted. `approval`: a decision."""
+    requested_at: datetime | None
+    deadline: datetime | None
+    is_answered: bool
+    """Whether somebody has answered already."""
+    expires_at: datetime
+    """When the link stops being good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
     """A suspended or stopped session that goes on."""
 

@@ -176,3 +176,19 @@ RESUMPTION: dict[str, Any] = {
     ],
     "respawn": [],
 }
+
+ANSWER_LINK = {
+    "token": "WyJzdXBwb3J0LTQ3MTEiLCJjYWxsLTEiXQ:1vX2aB:3q2-7wE",
+    "url": "https://example.com/api/answers/WyJzdXBwb3J0LTQ3MTEiLCJjYWxsLTEiXQ:1vX2aB:3q2-7wE/",
+    "expires_at": "2030-01-22T09:30:00+00:00",
+}
+
+ASKED_CALL = {
+    "tool_name": "refund",
+    "arguments": {"amount": 20},
+    "kind": "approval",
+    "requested_at": AT,
+    "deadline": "2030-01-16T09:30:00+00:00",
+    "is_answered": False,
+    "expires_at": "2030-01-22T09:30:00+00:00",
+}

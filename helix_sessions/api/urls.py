@@ -7,6 +7,7 @@ from django.urls import URLPattern, path, register_converter
 
 from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
+    answers,
     checkpoints,
     commits,
     events,
@@ -61,6 +62,7 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/turns", turns.TurnsView, "turns"),
     (f"{_SESSION}/suspend", turns.SuspendView, "suspend"),
     (f"{_SESSION}/tool-results", tool_results.ToolResultsView, "tool-results"),
+    (f"{_SESSION}/answer-links", answers.AnswerLinksView, "answer-links"),
     (f"{_SESSION}/resume", turns.ResumeView, "resume"),
     (f"{_SESSION}/rewind", turns.RewindView, "rewind"),
     (f"{_SESSION}/children/<helix_id:child_id>", turns.ChildView, "child"),
@@ -77,8 +79,11 @@ ROUTES: list[tuple[str, type[View], str]] = [
     ("staging/cleanup", staging.CleanupView, "cleanup-staging"),
 ]
 
+PUBLIC_ROUTES: list[tuple[str, type[View], str]] = [("answers/<str:token>", answers.AnswerView, "answer")]
+"""Open to whoever has the token."""
+
 urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="root")]
-for _route, _view, _name in ROUTES:
+for _route, _view, _name in ROUTES + PUBLIC_ROUTES:
     urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
     urlpatterns.append(path(_route, _view.as_view(schema=None)))
 urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))

@@ -8,6 +8,7 @@ from helix_sessions.store.events import Events
 from helix_sessions.store.exports import Exports
 from helix_sessions.store.imports import Imports
 from helix_sessions.store.interrupts import Interrupts
+from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
@@ -36,6 +37,7 @@ class SessionStore(
     Suspensions,
     Resumes,
     Children,
+    Links,
     Rewinds,
     Retention,
     Exports,

@@ -29,6 +29,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "turns"): {"message": "hello"},
     ("post", "suspend"): {"kind": "client_tool", "state": {}, "run_id": "r"},
     ("post", "tool-results"): {"tool_call_id": "call", "result": 1},
+    ("post", "answer-links"): {"tool_call_id": "call"},
     ("post", "resume"): {},
     ("post", "rewind"): {},
     ("post", "child"): {"status": "completed"},

@@ -17,6 +17,7 @@ CODES = {
     "error": 400,
     "idempotency_in_progress": 409,
     "idempotency_key_reused": 422,
+    "invalid_answer_link": 404,
     "invalid_cursor": 400,
     "invalid_document": 422,
     "invalid_input": 400,

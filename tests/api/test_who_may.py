@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from rest_framework.test import APIClient
 
-from helix_sessions.exceptions import SessionNotFound, StillWaiting, UnknownToolCall
+from helix_sessions.exceptions import InvalidAnswerLink, SessionNotFound, StillWaiting, UnknownToolCall
 from helix_sessions.store import SessionStore
 from tests.api.routes import BODIES, address, every_method, of_a_session
 
@@ -29,7 +29,7 @@ def prepare(store: SessionStore, session_id: str, name: str) -> None:
     """So that a filled session is where a POST to this address is allowed."""
     if name in ("commit", "runs", "turns"):
         store.update_run_status(session_id, "r", "completed")
-    elif name in ("tool-results", "resume"):
+    elif name in ("tool-results", "answer-links", "resume"):
         asked = {"tool_call_id": "call", "tool_name": "t", "arguments": {}}
         state = store.load_state(session_id)
         store.suspend(session_id, "client_tool", state=state, run_id="r", pending_calls=[asked])
@@ -228,6 +228,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "check_session_version": (1,),
     "clear_interrupt_flag": (),
     "clone_session": ("branch",),
+    "create_answer_link": ("call",),
     "compare_and_set_status": (["active"], "paused"),
     "create_checkpoint": (),
     "create_run": (),
@@ -302,7 +303,9 @@ NOT_ABOUT_ONE_SESSION = {
     "project_messages",
     "prune_idempotency_keys",
     "query_sessions",
+    "read_answer_link",
     "session_exists",
+    "submit_by_answer_link",
 }
 
 
@@ -341,6 +344,12 @@ class TestOwnedStore:
         assert list(theirs.query_sessions()) == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
+        prepare(store, session, "answer-links")
+        token = store.create_answer_link(session, "call").token
+        with pytest.raises(InvalidAnswerLink):
+            theirs.read_answer_link(token)
+        with pytest.raises(InvalidAnswerLink):
+            theirs.submit_by_answer_link(token, result=1)
         with pytest.raises(SessionNotFound):
             theirs.create_session("child", agent_type="a", parent_session_id=session)
         with pytest.raises(ValueError, match="own owner"):

@@ -17,6 +17,7 @@ from helix_sessions.api.serializers.fields import (
     ObjectField,
     ObjectsField,
     TextField,
+    WholeField,
     shaped,
 )
 from helix_sessions.api.serializers.runs import RunSerializer
@@ -101,6 +102,16 @@ class ToolResultInput(AnswerInput):
     approval_id = TextField(required=False, allow_null=True)
 
 
+class AnswerLinkInput(Input):
+    tool_call_id = TextField()
+    lifetime_seconds = WholeField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        help_text="How long it is good, if shorter than it may be.",
+    )
+
+
 class ResumeInput(Input):
     message = MessageField(required=False, help_text="A message object, or what a user said.")
     run_id = IdField(required=False, allow_null=True)
@@ -132,6 +143,26 @@ class SubmissionSerializer(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(SUBMISSION_OUTCOMES)
     owner_session_id = serializers.CharField(help_text="The session whose call it is, and that is resumed.")
     remaining = serializers.IntegerField(help_text="How many calls of that session are still unanswered.")
+
+
+class AnswerLinkSerializer(serializers.Serializer[Any]):
+    token = serializers.CharField()
+    url = serializers.CharField(help_text="Where the token is used.")
+    expires_at = serializers.DateTimeField()
+
+
+class AskedCallSerializer(serializers.Serializer[Any]):
+    tool_name = serializers.CharField()
+    arguments = serializers.JSONField()
+    kind = serializers.ChoiceField(CALL_KINDS)
+    requested_at = serializers.DateTimeField(allow_null=True)
+    deadline = serializers.DateTimeField(allow_null=True)
+    is_answered = serializers.BooleanField()
+    expires_at = serializers.DateTimeField(help_text="When the link stops being good.")
+
+
+class OutcomeSerializer(serializers.Serializer[Any]):
+    outcome = serializers.ChoiceField(SUBMISSION_OUTCOMES)
 
 
 class ResumptionSerializer(serializers.Serializer[Any]):
