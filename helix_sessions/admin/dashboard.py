@@ -236,6 +236,5 @@ def _agents() -> tuple[list[Agent], int]:
 
 
 def _waiting() -> list[dict[str, Any]]:
-    rows = Session.objects.awaiting_client().unfinished().order_by("updated_at")
-    found: Iterable[Any] = rows.values("session_id", "agent_type", "user_id", "updated_at")[:OLDEST_SHOWN]
-    return list(found)
+    found: Iterable[Any] = Session.objects.waiting().values("session_id", "agent_type", "waiting_since")
+    return list(found[:OLDEST_SHOWN])  # type: ignore[index]

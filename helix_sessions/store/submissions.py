@@ -141,6 +141,8 @@ class Submissions(StoreBase):
         """What to say of a call that is not pending any more."""
         owner_id = work.session.session_id
         known = client_calls.find(self.using, root_id, call_id, owner_id)
+        if known is None and root_id != owner_id:  # a session whose root is not stored is its own
+            known = client_calls.find(self.using, owner_id, call_id, owner_id)
         if known is None or known.completed_at is None:
             ownership, completed = self._maps(root_id)
             if call_id in completed and ownership.get(call_id, owner_id) == owner_id:

@@ -70,7 +70,7 @@ class Suspensions(StoreBase):
             if awaited:
                 found = children.born_settled(tree, key, awaited, self._owner)
                 before = state.suspended_awaiting_children or {}
-                work.change(suspended_awaiting_children=documents.dump({**before, **found}))
+                work.change(**waits.columns({**before, **found}))
             spared = {wait["sub_session_id"] for wait in awaited.values()}
             children.fail_running(tree, work, spared, self._owner)
             runs.advance(work, runs.find(self.using, key, run_key), {"status": status})
