@@ -13,13 +13,15 @@ from django.core import signing
 
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import InvalidAnswerLink, InvalidInput, SessionNotFound, UnknownToolCall
-from helix_sessions.store import inputs, pending, submissions
+from helix_sessions.store import inputs, pending, submissions, unit
 from helix_sessions.store.base import session_key
 from helix_sessions.store.submissions import Submissions
 from helix_sessions.store.unit import SessionRow
 from helix_sessions.types import JSON, UNSET, AnswerLink, AskedCall, Submission, Unset
 
 MAX_TOKEN = 4096
+
+_COLUMNS = ("session_id", "root_session_id", "pending_client_tool_calls")
 
 
 class _Grant(NamedTuple):
@@ -44,7 +46,10 @@ class Links(Submissions):
         key, call_id = session_key(session_id), submissions.short_id(tool_call_id, "tool_call_id")
         seconds = _seconds(lifetime)
         root_id, owner_id = self._find(key, call_id)
-        row = self._asked_in(owner_id)
+        try:
+            row = unit.read_row(self._connection, owner_id, _COLUMNS)
+        except SessionNotFound:
+            raise UnknownToolCall(f"The session of tool call {call_id!r} is gone.") from None
         entry = pending.read(row.pending_client_tool_calls).get(call_id)
         if root_id not in (owner_id, row.root_session_id) or not isinstance(entry, dict):
             raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
@@ -104,15 +109,12 @@ class Links(Submissions):
         try:
             said = signing.loads(token, salt=self._salt, max_age=conf.ANSWER_LINK_SECONDS)
             session_id, call_id, requested_at, until = said
-            row = self._asked_in(session_id)
+            row = self._read(session_id, _COLUMNS)
         except (signing.BadSignature, ValueError, SessionNotFound):
             raise InvalidAnswerLink from None
         if until <= time.time():
             raise InvalidAnswerLink
         return _Grant(row, call_id, requested_at, until)
-
-    def _asked_in(self, session_id: str) -> SessionRow:
-        return self._read(session_id, ("session_id", "root_session_id", "pending_client_tool_calls"))
 
 
 def _seconds(lifetime: timedelta | None) -> int:
