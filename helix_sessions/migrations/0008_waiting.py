@@ -4,6 +4,8 @@ from typing import Any
 
 from django.db import migrations, models
 
+from helix_sessions.models.guard import lower_guard, raise_guard
+
 ENDED = ("completed", "failed")
 
 
@@ -22,10 +24,22 @@ def _unsettled(waits: Any) -> bool:
     return any(not isinstance(wait, dict) or wait.get("status") not in ENDED for wait in waits.values())
 
 
+def lower_guard_on_sqlite(apps: Any, schema_editor: Any) -> None:
+    """SQLite rebuilds the sessions' table, which the triggers of the log look at."""
+    if schema_editor.connection.vendor == "sqlite":
+        lower_guard(schema_editor.connection)
+
+
+def raise_guard_on_sqlite(apps: Any, schema_editor: Any) -> None:
+    if schema_editor.connection.vendor == "sqlite":
+        raise_guard(schema_editor.connection)
+
+
 class Migration(migrations.Migration):
     dependencies = [("helix_sessions", "0007_admin")]
 
     operations = [
+        migrations.RunPython(lower_guard_on_sqlite, raise_guard_on_sqlite),
         migrations.AddField(
             model_name="session", name="awaiting_children", field=models.BooleanField(default=False)
         ),
@@ -63,4 +77,5 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "sessions",
             },
         ),
+        migrations.RunPython(raise_guard_on_sqlite, lower_guard_on_sqlite),
     ]
