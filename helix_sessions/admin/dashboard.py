@@ -236,5 +236,6 @@ def _agents() -> tuple[list[Agent], int]:
 
 
 def _waiting() -> list[dict[str, Any]]:
-    found: Iterable[Any] = Session.objects.waiting().values("session_id", "agent_type", "waiting_since")
-    return list(found[:OLDEST_SHOWN])  # type: ignore[index]
+    rows = Session.objects.waiting().values("session_id", "agent_type", "waiting_since")
+    found: Iterable[Any] = rows[:OLDEST_SHOWN]
+    return list(found)

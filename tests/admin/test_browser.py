@@ -117,7 +117,7 @@ def make_waiting(store: SessionStore) -> None:
     for number in range(3):
         key = f"refund-desk-{number}"
         store.begin_turn(key, message="Pay the money back.", agent_type="refunds", run_id="r")
-        asked = [
+        asked: list[dict[str, Any]] = [
             {
                 "tool_call_id": "call_pay",
                 "tool_name": "pay_back",
@@ -229,15 +229,15 @@ def test_answering_what_waits(browser: Browser, store: SessionStore, in_database
     shot(page, "8-approve")
     page.click("button.hx-primary")
     assert "The call was approved." in page.inner_text(".messagelist")
-    entry = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls["call_pay"])
-    assert entry["response"] == {"approved": True, "reason": "The parcel came back."}
+    calls = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls)
+    assert calls["call_pay"]["response"] == {"approved": True, "reason": "The parcel came back."}
     page.click(".hx-waiting > tbody >> nth=1 >> text=Answer")
     page.fill("#id_result", '{"text": "Z-9"}')
     page.fill("#id_reason", "Read out on the telephone.")
     page.click("button.hx-primary")
     assert page.locator(".hx-waiting > tbody").count() == 3
-    entry = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls["call_read"])
-    assert entry["response"] == {"result": {"text": "Z-9"}}
+    calls = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls)
+    assert calls["call_read"]["response"] == {"result": {"text": "Z-9"}}
     assert page.evaluate("window.hurt") is None
     assert browser.complaints == []
 
