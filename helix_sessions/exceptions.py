@@ -80,6 +80,12 @@ class InputNotFound(NotFound):
     code = "input_not_found"
 
 
+class InvalidAnswerLink(NotFound):
+    """This link is not good, or not any more."""
+
+    code = "invalid_answer_link"
+
+
 class EventsArchived(NotFound):
     """The events asked for were moved to an archive; the log begins later."""
 

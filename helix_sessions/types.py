@@ -64,6 +64,7 @@ REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
 DELIVERIES: Final = ("steer", "queue")
+SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,6 +409,31 @@ class Submission:
     """The session whose call it is."""
     remaining: int
     """How many calls of that session are still unanswered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLink:
+    """A link that lets whoever has it answer one tool call."""
+
+    token: str
+    """Fit for an address. It is a secret: whoever has it may answer."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCall:
+    """What the holder of a link is asked."""
+
+    tool_name: str
+    arguments: JSON
+    kind: str
+    """`client_tool`: a result is wanted. `approval`: a decision."""
+    requested_at: datetime | None
+    deadline: datetime | None
+    is_answered: bool
+    """Whether somebody has answered already."""
+    expires_at: datetime
+    """When the link stops being good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,8 @@ class Action:
     leaves_session: bool = True
     """Whether there is a session afterwards whose log can tell."""
     is_download: bool = False
+    answers: str = ""
+    """The kind of pending call it answers: its button is with the call, and its page shows what is asked."""
 
     def is_allowed(self, request: HttpRequest) -> bool:
         """Whether this user may, and may see sessions at all."""

@@ -236,6 +236,6 @@ def _agents() -> tuple[list[Agent], int]:
 
 
 def _waiting() -> list[dict[str, Any]]:
-    rows = Session.objects.awaiting_client().unfinished().order_by("updated_at")
-    found: Iterable[Any] = rows.values("session_id", "agent_type", "user_id", "updated_at")[:OLDEST_SHOWN]
+    rows = Session.objects.waiting().values("session_id", "agent_type", "waiting_since")
+    found: Iterable[Any] = rows[:OLDEST_SHOWN]
     return list(found)

@@ -1,5 +1,6 @@
 """What an action asks before it does anything. Every action asks why."""
 
+import json
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,9 +9,11 @@ from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions import documents
 from helix_sessions.agents import Budget
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.store import inputs
+from helix_sessions.store.submissions import MAX_RESULT_BYTES
 
 _SPANS = {
     "hour": timedelta(hours=1),
@@ -78,6 +81,40 @@ def new_expiry(answers: dict[str, Any], present: datetime | None) -> datetime | 
         return given
     now = timezone.now()
     return (now if present is None else max(now, present)) + _SPANS[change]
+
+
+class CallForm(ReasonForm):
+    """Which call, as the operator saw it."""
+
+    call = forms.CharField(max_length=inputs.MAX_TOOL_CALL_ID, widget=forms.HiddenInput)
+    asked_at = forms.CharField(max_length=64, widget=forms.HiddenInput)
+
+
+class ResultForm(CallForm):
+    """What a tool returned."""
+
+    is_error = forms.BooleanField(
+        label=_("Answer with an error"), required=False, help_text=_("The agent is told the reason.")
+    )
+    result = forms.CharField(
+        label=_("Result"),
+        required=False,
+        strip=False,
+        max_length=MAX_RESULT_BYTES,
+        help_text=_("JSON; what is none is taken as text."),
+        widget=forms.Textarea(attrs={"class": "vLargeTextField", "rows": 6, "spellcheck": "false"}),
+    )
+    field_order = ["result", "is_error", "reason"]
+
+    def clean_result(self) -> Any:
+        """The JSON value, or the text."""
+        text: str = self.cleaned_data["result"]
+        try:
+            value = json.loads(text)
+            documents.dump(value)
+        except (ValueError, RecursionError):
+            return text
+        return value
 
 
 class ForkForm(ReasonForm):

@@ -75,8 +75,10 @@ def operation(
     if_match: bool = False,
     linked: bool = False,
     located: bool = False,
+    public: bool = False,
 ) -> Callable[[F], F]:
-    """Describe a method of a view. `sent` and `example` are an example of the body and of the answer."""
+    """Describe a method of a view. `sent` and `example` are an example of the body and of the answer;
+    `public` is one that nobody has to log in for."""
     if extend_schema is None:
 
         def unchanged(method: F) -> F:
@@ -91,7 +93,7 @@ def operation(
         responses: dict[Any, Any] = {
             (code, PROBLEM): OpenApiResponse(ProblemSerializer, description=_DESCRIPTIONS[code])
             for code in errors
-            if code not in statuses
+            if code not in statuses and not (public and code in (401, 403))
         }
         for code, body in {status: response, **(also or {})}.items():
             key = (
@@ -101,7 +103,9 @@ def operation(
         if name == "get" and etag:
             responses[304] = OpenApiResponse(description="Nothing has changed since `If-None-Match`.")
         parameters = [_query(each) for each in query]
-        parameters += _headers(name, statuses, etag=etag, if_match=if_match, linked=linked, located=located)
+        parameters += _headers(
+            name, statuses, etag=etag, if_match=if_match, linked=linked, located=located, keyed=not public
+        )
         examples = []
         if example is not None:
             codes = [str(code) for code in statuses if code < 300]
@@ -120,6 +124,7 @@ def operation(
             responses=responses,
             parameters=parameters,
             examples=examples,
+            auth=[] if public else None,
         )(method)
         return decorated
 
@@ -151,7 +156,14 @@ def _query(query: Query) -> Any:
 
 
 def _headers(
-    method: str, statuses: Sequence[int], *, etag: bool, if_match: bool, linked: bool, located: bool
+    method: str,
+    statuses: Sequence[int],
+    *,
+    etag: bool,
+    if_match: bool,
+    linked: bool,
+    located: bool,
+    keyed: bool,
 ) -> list[Any]:
     good = [code for code in statuses if code < 300]
     found = []
@@ -164,7 +176,7 @@ def _headers(
             OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, response=codes)
         )
 
-    if method == "post":
+    if method == "post" and keyed:
         sent("Idempotency-Key", "The same key and request again gets the same answer, and does nothing.")
     if if_match:
         sent("If-Match", 'The version the session must have, in quotes: `"12"`.')

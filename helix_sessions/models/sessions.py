@@ -36,6 +36,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """A tool call waits for a person or a client."""
         return self.filter(awaiting_client=True)
 
+    def waiting(self) -> Self:
+        """Not ended, and waiting for a person, a client or a sub-session; those that wait longest first."""
+        return self.filter(waiting_since__isnull=False).order_by("waiting_since", "session_id")
+
     def past_deadline(self, now: datetime) -> Self:
         """A tool call has waited for its answer longer than it may."""
         return self.filter(next_deadline__lte=now)
@@ -165,6 +169,8 @@ class Session(models.Model):
     awaiting_client = models.BooleanField(default=False)
     next_deadline = models.DateTimeField(null=True)
     suspended_awaiting_children = DocumentField(null=True)
+    awaiting_children = models.BooleanField(default=False)
+    waiting_since = models.DateTimeField(null=True)
     suspended_step_id = IdField(null=True)
     suspension_context = DocumentField(null=True)
     completed_client_tool_calls = DocumentField(null=True)
@@ -266,6 +272,11 @@ class Session(models.Model):
                 condition=models.Q(awaiting_client=True),
             ),
             models.Index(
+                fields=["waiting_since", "session_id"],
+                name="helix_session_waiting_idx",
+                condition=models.Q(waiting_since__isnull=False),
+            ),
+            models.Index(
                 fields=["next_deadline", "session_id"],
                 name="helix_session_deadline_idx",
                 condition=models.Q(next_deadline__isnull=False),
@@ -302,6 +313,9 @@ class Session(models.Model):
             ("change_budget_session", _("Can change the budgets of sessions")),
             ("discard_staging_session", _("Can discard the staged writes of sessions")),
             ("export_session", _("Can export sessions, secrets included")),
+            ("approve_call_session", _("Can approve the tool calls of sessions")),
+            ("deny_call_session", _("Can deny the tool calls of sessions")),
+            ("answer_call_session", _("Can answer the tool calls of sessions")),
         ]
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ from helix_sessions.store.imports import Imports
 from helix_sessions.store.inbox import Inbox
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.leases import Leases
+from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
@@ -38,6 +39,7 @@ class SessionStore(
     Suspensions,
     Resumes,
     Children,
+    Links,
     Rewinds,
     Retention,
     Exports,

@@ -27,6 +27,7 @@ from helix_sessions.store.unit import (
     check_row_version,
     lock_row,
     locking_transaction,
+    read_row,
 )
 from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import (
@@ -89,7 +90,8 @@ class Sessions(StoreBase):
     ) -> SessionState:
         """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
 
-        Without an id it gets a UUIDv7. With a parent, the root is worked out from it.
+        Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
+        knows neither a parent nor a root that is somebody else's.
         """
         key = new_id() if session_id is None else session_key(session_id)
         self._refuse_to_recreate(key)
@@ -114,6 +116,8 @@ class Sessions(StoreBase):
             if columns["parent_session_id"] is not None:
                 parent = lock_row(connection, columns["parent_session_id"], owner=self._owner)
                 columns["root_session_id"] = parent.root_session_id or parent.session_id
+            elif columns["root_session_id"] not in (None, key) and self._owner is not UNSET:
+                read_row(connection, columns["root_session_id"], ("session_id",), self._owner)
             work = new_work(connection, columns)
             snapshots.record(work, dict(state), text)
             started = {"agent_type": agent_type, "parent_session_id": parent_session_id}

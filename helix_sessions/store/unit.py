@@ -31,7 +31,7 @@ from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
 from helix_sessions.store.tombstones import present
 from helix_sessions.stream.wakeups import wake_after_commit
-from helix_sessions.types import TOMBSTONE, UNSET, Lease, Unset
+from helix_sessions.types import TERMINAL_STATUSES, TOMBSTONE, UNSET, Lease, Unset
 
 DOCUMENT_COLUMNS = (
     "output",
@@ -52,6 +52,8 @@ UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
 
 ALL_COLUMNS = table(Session).columns
 LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
+
+_SAYS_WHETHER_IT_WAITS = frozenset(("status", "awaiting_client", "awaiting_children"))
 
 _SEQ = table(Event).columns.index("seq")
 
@@ -266,11 +268,21 @@ class Work:
         """Give the write its version and its time; whether there is anything to write."""
         if not (self.changes or self.inserts or self.statements):
             return False
+        if not _SAYS_WHETHER_IT_WAITS.isdisjoint(self.changes):
+            self._note_waiting()
         if self.versioned:
             self.change(version=self.session.version + (0 if self.new else 1), updated_at=self.now)
         elif "head_seq" in self.changes:
             self.change(updated_at=self.now)
         return True
+
+    def _note_waiting(self) -> None:
+        """`waiting_since` follows from what else the row says; one that goes on waiting keeps it."""
+        session = self.session
+        waits = session.awaiting_client or session.awaiting_children
+        waits = waits and session.status not in TERMINAL_STATUSES
+        if waits != (session.waiting_since is not None):
+            self.change(waiting_since=self.now if waits else None)
 
     def _insert_session(self) -> None:
         sql = f"{insert_sql(Session, ALL_COLUMNS, 1)} ON CONFLICT DO NOTHING"

@@ -31,6 +31,14 @@ ACTIONS = {
 }
 
 
+CALL_ACTIONS = {
+    "approve_call": "approve_call_session",
+    "deny_call": "deny_call_session",
+    "answer_call": "answer_call_session",
+}
+WAITING = f"{LIST}waiting/"
+
+
 def page_of(session_id: str, page: str = "change", query: str = "") -> str:
     return f"{LIST}{url_quote(quote(session_id))}/{page}/{query}"
 

@@ -17,12 +17,14 @@ CODES = {
     "error": 400,
     "idempotency_in_progress": 409,
     "idempotency_key_reused": 422,
+    "invalid_answer_link": 404,
     "invalid_cursor": 400,
     "invalid_document": 422,
     "invalid_input": 400,
     "invalid_writes": 422,
     "mode_locked": 409,
     "not_found": 404,
+    "not_resumable": 409,
     "run_exists": 409,
     "run_in_progress": 409,
     "run_not_found": 404,
@@ -30,8 +32,11 @@ CODES = {
     "session_exists": 409,
     "session_not_found": 404,
     "stale_state": 412,
+    "still_waiting": 409,
+    "submission_mismatch": 409,
     "sub_session_ref_exists": 409,
     "sub_session_ref_not_found": 404,
+    "unknown_tool_call": 404,
 }
 
 
@@ -70,6 +75,11 @@ def test_every_error_of_the_store_has_its_status():
 def test_what_was_seen_is_told():
     body = json.loads(problem_of(made(exceptions.StaleState)).content)
     assert (body["expected_version"], body["current_version"], body["current_status"]) == (1, 2, "active")
+
+
+def test_what_is_missing_is_told():
+    body = json.loads(problem_of(exceptions.StillWaiting(tool_call_ids=["a"], sub_session_ids=["b"])).content)
+    assert (body["tool_call_ids"], body["sub_session_ids"]) == (["a"], ["b"])
 
 
 @pytest.mark.parametrize("kind", [exceptions.SessionBusy, exceptions.IdempotencyInProgress])

@@ -105,6 +105,16 @@ def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change", ["awaiting_children = NOT awaiting_children", "waiting_since = created_at"]
+)
+def test_whether_it_waits_is_put_right(session: str, store: SessionStore, change: str) -> None:
+    break_rows(f"UPDATE {P}_session SET {change} {S}")
+    assert found(store, repair=True)["awaiting_client"].repaired
+    assert found(store) == {}
+
+
+@pytest.mark.django_db
 class TestDoctor:
     def test_every_check_is_tried_here(self) -> None:
         checks: tuple[doctor.Check, ...] = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
