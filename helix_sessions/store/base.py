@@ -63,6 +63,7 @@ class StoreBase:
         expected_version: Any = None,
         *,
         fenced: bool = True,
+        unread: bool = False,
     ) -> tuple[Work, T]:
         return unit.decide(
             self.using,
@@ -71,6 +72,7 @@ class StoreBase:
             inputs.expected_version(expected_version),
             owner=self._owner,
             lease=self._lease if fenced else None,
+            unread=unread,
         )
 
     def _refuse_to_recreate(self, session_id: str) -> None:

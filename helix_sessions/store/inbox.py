@@ -99,7 +99,7 @@ class Inbox(StoreBase):
         """Admit, and only when that is refused look for the same admission made before: most are new."""
         for _ in range(_ATTEMPTS):  # whoever else claims the id, or deletes the session that had it
             try:
-                work, receipt = self._decide(key, admit, expected_version, fenced=False)
+                work, receipt = self._decide(key, admit, expected_version, fenced=False, unread=True)
                 return receipt, work.session.agent_type
             except (IntegrityError, HelixSessionsError) as refusal:
                 row = self._read(key, ("agent_type",))

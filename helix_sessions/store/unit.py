@@ -410,14 +410,20 @@ def decide(
     *,
     owner: Any = UNSET,
     lease: Lease | None = None,
+    unread: bool = False,
 ) -> tuple[Work, T]:
     """Make a write that is decided by a function of the row: without a lock on a row this connection
     wrote last and nobody since, otherwise as `write` does. For the hot paths.
+
+    With `unread` a row that others wrote is looked at first, on PostgreSQL: two statements instead of
+    the four of a transaction. For writes that seldom meet others of the same session.
 
     The decision may be made twice, so it only collects; it may read rows that never change.
     """
     connection = connections[using]
     known = known_rows.recall(connection, session_id)
+    if known is None and unread:
+        known = _look(connection, session_id)
     if known is not None and owner in (UNSET, known.values["owner_id"]):
         done = _decide_unlocked(connection, known, decision, expected_version, lease)
         if done is not None:
@@ -426,6 +432,18 @@ def decide(
     with write(using, session_id, expected_version, owner=owner, lease=lease) as work:
         outcome = decision(work)
     return work, outcome
+
+
+def _look(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
+    """The row as it is, without a lock, with the mark that tells whether it still is when it is written."""
+    if connection.vendor != "postgresql" or connection.in_atomic_block or not known_rows.are_kept(connection):
+        return None
+    sql = _read_sql(connection.vendor, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
+    rows = fetch(connection, sql, [session_id])
+    if not rows:
+        return None
+    values = table(Session).decoder(LIGHT_COLUMNS)(rows[0][1:])
+    return KnownRow(rows[0][0], dict(zip(LIGHT_COLUMNS, values, strict=True)))
 
 
 def _decide_unlocked(

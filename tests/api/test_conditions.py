@@ -10,7 +10,7 @@ from tests.api.test_who_may import fill
 
 pytestmark = pytest.mark.django_db
 
-WITHOUT_A_VERSION = {"staging", "events", "event-projection"}
+WITHOUT_A_VERSION = {"staging", "events", "event-projection", "inputs", "idle"}
 CONDITIONAL_READS = sorted(
     name for method, name in of_a_session() if method == "get" and name not in WITHOUT_A_VERSION
 )
