@@ -18,15 +18,12 @@ CODES = {
     "error": 400,
     "idempotency_in_progress": 409,
     "idempotency_key_reused": 422,
-<<<<<<< HEAD
     "invalid_answer_link": 404,
-=======
     "fenced": 409,
     "inbox_full": 409,
     "input_conflict": 409,
     "input_not_found": 404,
     "lease_held": 409,
->>>>>>> inbox
     "invalid_cursor": 400,
     "invalid_document": 422,
     "invalid_input": 400,
@@ -88,15 +85,14 @@ def test_what_was_seen_is_told():
     assert (body["expected_version"], body["current_version"], body["current_status"]) == (1, 2, "active")
 
 
-<<<<<<< HEAD
 def test_what_is_missing_is_told():
     body = json.loads(problem_of(exceptions.StillWaiting(tool_call_ids=["a"], sub_session_ids=["b"])).content)
     assert (body["tool_call_ids"], body["sub_session_ids"]) == (["a"], ["b"])
-=======
+
+
 def test_who_holds_the_lease_is_told():
     body = json.loads(problem_of(made(exceptions.LeaseHeld)).content)
     assert (body["owner"], body["expires_at"]) == ("worker-1", "2030-01-01T00:00:00+00:00")
->>>>>>> inbox
 
 
 @pytest.mark.parametrize("kind", [exceptions.SessionBusy, exceptions.IdempotencyInProgress])
