@@ -344,18 +344,18 @@ class TestOwnedStore:
         assert list(theirs.query_sessions()) == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
-        prepare(store, session, "answer-links")
-        token = store.create_answer_link(session, "call").token
-        with pytest.raises(InvalidAnswerLink):
-            theirs.read_answer_link(token)
-        with pytest.raises(InvalidAnswerLink):
-            theirs.submit_by_answer_link(token, result=1)
         with pytest.raises(SessionNotFound):
             theirs.create_session("child", agent_type="a", parent_session_id=session)
         with pytest.raises(ValueError, match="own owner"):
             theirs.create_session("other", agent_type="a", owner=store.load_state(session).owner_id)
         assert theirs.create_session("own", agent_type="a").owner_id == stranger.pk
         assert store.has_staged_changes(session)
+        prepare(store, session, "answer-links")
+        token = store.create_answer_link(session, "call").token
+        with pytest.raises(InvalidAnswerLink):
+            theirs.read_answer_link(token)
+        with pytest.raises(InvalidAnswerLink):
+            theirs.submit_by_answer_link(token, result=1)
 
     def test_nobody_is_no_owner(self):
         with pytest.raises(ValueError, match="owner"):
