@@ -365,12 +365,6 @@ class TestOwnedStore:
         assert theirs.list_abandoned() == theirs.list_unattended() == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
-        prepare(store, session, "answer-links")
-        token = store.create_answer_link(session, "call").token
-        with pytest.raises(InvalidAnswerLink):
-            theirs.read_answer_link(token)
-        with pytest.raises(InvalidAnswerLink):
-            theirs.submit_by_answer_link(token, result=1)
         with pytest.raises(SessionNotFound):
             theirs.ensure_session(session, agent_type="a")
         lease = store.acquire_lease(session, "other", 30)
@@ -384,6 +378,12 @@ class TestOwnedStore:
             theirs.create_session("other", agent_type="a", owner=store.load_state(session).owner_id)
         assert theirs.create_session("own", agent_type="a").owner_id == stranger.pk
         assert store.has_staged_changes(session)
+        prepare(store, session, "answer-links")
+        token = store.create_answer_link(session, "call").token
+        with pytest.raises(InvalidAnswerLink):
+            theirs.read_answer_link(token)
+        with pytest.raises(InvalidAnswerLink):
+            theirs.submit_by_answer_link(token, result=1)
 
     def test_nobody_is_no_owner(self):
         with pytest.raises(ValueError, match="owner"):
