@@ -235,6 +235,7 @@ def test_answering_what_waits(browser: Browser, store: SessionStore, in_database
     page.fill("#id_result", '{"text": "Z-9"}')
     page.fill("#id_reason", "Read out on the telephone.")
     page.click("button.hx-primary")
+    assert "The call was answered." in page.inner_text(".messagelist")
     assert page.locator(".hx-waiting > tbody").count() == 3
     calls = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls)
     assert calls["call_read"]["response"] == {"result": {"text": "Z-9"}}
