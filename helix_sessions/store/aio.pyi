@@ -6,6 +6,7 @@ from typing import Any, Literal, overload
 
 from helix_sessions.models.runs import RunQuerySet
 from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.store.aio import AsyncFencedStore
 from helix_sessions.store.checkpoints import MetaLike
 from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.types import (
@@ -68,7 +69,7 @@ class AsyncSessionStore:
     def subscribe(
         self, session_id: str, *, after: int | None = ..., fragments: bool
     ) -> AsyncTail[EventRecord | Fragment]: ...
-    def fenced(self, lease: Lease) -> "AsyncFencedStore": ...
+    def fenced(self, lease: Lease) -> AsyncFencedStore: ...
     async def ensure_session(
         self, session_id: str | None = ..., *, agent_type: str, **fields: Any
     ) -> SessionState: ...

@@ -31,6 +31,7 @@ def gone(runtime, store, owner):
     """A session with everything a session can have, then deleted by decision."""
     SessionRuntime(SessionStore(owned_by=owner)).create(DEFINITION, session_id="s")
     fill(store, "s")
+    store.delete_session("sub")
     store.append_messages("s", [HELLO])
     store.set_interrupt_flag("s")
     return runtime.execute("s", Delete())
