@@ -1,7 +1,5 @@
 """The store for async code: the same calls, each run in Django's thread for synchronous work."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial, wraps
@@ -50,7 +48,7 @@ class AsyncSessionStore:
 
     subscribe.__doc__ = SessionStore.subscribe.__doc__
 
-    def fenced(self, lease: Lease) -> AsyncFencedStore:
+    def fenced(self, lease: Lease) -> "AsyncFencedStore":
         store = AsyncFencedStore(self.using)
         store._store = self._store.fenced(lease)
         return store
@@ -61,7 +59,7 @@ class AsyncSessionStore:
 class AsyncFencedStore(AsyncSessionStore):
     """The store of a lease's holder. Making one touches no database; it may be awaited like any call."""
 
-    def __await__(self) -> Generator[None, None, AsyncFencedStore]:
+    def __await__(self) -> Generator[None, None, "AsyncFencedStore"]:
         yield from ()
         return self
 

@@ -6,7 +6,6 @@ from typing import Any, Literal, overload
 
 from helix_sessions.models.runs import RunQuerySet
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store.aio import AsyncFencedStore
 from helix_sessions.store.checkpoints import MetaLike
 from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.types import (
