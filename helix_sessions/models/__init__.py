@@ -6,6 +6,7 @@ from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.messages import Message
+from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
 from helix_sessions.models.staging import StagedChange
@@ -20,6 +21,7 @@ __all__ = [
     "EventKey",
     "IdempotentAnswer",
     "Message",
+    "Note",
     "Run",
     "Session",
     "StagedChange",

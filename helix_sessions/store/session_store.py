@@ -9,6 +9,7 @@ from helix_sessions.store.exports import Exports
 from helix_sessions.store.imports import Imports
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
+from helix_sessions.store.notes import Notes
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
@@ -27,6 +28,7 @@ class SessionStore(
     Cleanup,
     Commits,
     Messages,
+    Notes,
     Runs,
     Checkpoints,
     Debris,

@@ -44,6 +44,7 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", WRITES)
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
+    store.put_notes("s", {"n": 1})
     ClientCall.objects.create(
         session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
     )
