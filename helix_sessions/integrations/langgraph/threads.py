@@ -168,7 +168,7 @@ class Thread:
             except (StaleState, SessionExists, SessionNotFound):
                 now = self.look(namespace)
                 if expected is not None and now.latest != expected.latest:
-                    raise
+                    self.store.check_session_version(self.id, seen.version)
                 seen = now
         latest = max(document["id"], seen.latest or "")
         after = Seen(version=done.version, message_count=done.message_count, latest=latest)
