@@ -61,21 +61,8 @@ def client() -> Client:
 
 def test_a_session_comes_back(client: Client, store: SessionStore) -> None:
     made = client.create(state={"a": 1, "user:b": [2], "app:c": {"d": 3}, "temp:e": 4})
-    events = [
-        said("hi \u0000 é"),
-        Event(
-            author="agent",
-            content=Content(
-                role="model", parts=[Part(function_call=FunctionCall(id="c1", name="look", args={"q": 1}))]
-            ),
-        ),
-        Event(
-            author="agent",
-            content=Content(
-                role="user",
-                parts=[Part(function_response=FunctionResponse(id="c1", name="look", response={"n": 1}))],
-            ),
-        ),
+        parts("model", Part(function_call=FunctionCall(id="c1", name="look", args={"q": 1}))),
+        parts("user", Part(function_response=FunctionResponse(id="c1", name="look", response={"n": 1}))),
         said("found", "agent"),
     ]
     for event in events:

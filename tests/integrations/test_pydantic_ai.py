@@ -24,16 +24,11 @@ from helix_sessions.store import SessionStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+PICTURE = BinaryContent(b"\x00\xff", media_type="image/png")
+CALL = ToolCallPart("look", {"q": 1}, "c1")
 MESSAGES: list[Any] = [
-    ModelRequest(
-        parts=[
-            SystemPromptPart("be brief"),
-            UserPromptPart(["hi", BinaryContent(b"\x00\xff", media_type="image/png")]),
-        ]
-    ),
-    ModelResponse(
-        parts=[ThinkingPart("hm"), TextPart("hello \u0000 é"), ToolCallPart("look", {"q": 1}, "c1")]
-    ),
+    ModelRequest(parts=[SystemPromptPart("be brief"), UserPromptPart(["hi", PICTURE])]),
+    ModelResponse(parts=[ThinkingPart("hm"), TextPart("hello \u0000 é"), CALL]),
     ModelRequest(parts=[ToolReturnPart("look", {"found": [1, None]}, "c1")]),
     ModelRequest(parts=[SystemPromptPart("be kind")]),
 ]
