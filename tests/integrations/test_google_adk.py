@@ -27,9 +27,12 @@ def said(text: str, author: str = "user", **more: Any) -> Event:
 
 
 def changing(**delta: Any) -> Event:
-    return Event(
-        author="agent", actions=EventActions(state_delta={k.replace("__", ":"): v for k, v in delta.items()})
-    )
+    scoped = {name.replace("__", ":"): value for name, value in delta.items()}
+    return Event(author="agent", actions=EventActions(state_delta=scoped))
+
+
+def parts(role: str, *some: Part) -> Event:
+    return Event(author="agent", content=Content(role=role, parts=list(some)))
 
 
 class Client:
@@ -61,6 +64,8 @@ def client() -> Client:
 
 def test_a_session_comes_back(client: Client, store: SessionStore) -> None:
     made = client.create(state={"a": 1, "user:b": [2], "app:c": {"d": 3}, "temp:e": 4})
+    events = [
+        said("hi \u0000 é"),
         parts("model", Part(function_call=FunctionCall(id="c1", name="look", args={"q": 1}))),
         parts("user", Part(function_response=FunctionResponse(id="c1", name="look", response={"n": 1}))),
         said("found", "agent"),
