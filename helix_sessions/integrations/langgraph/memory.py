@@ -60,11 +60,15 @@ class Listed:
 
     def after(self, items: list[Any], places: list[int]) -> "Listed":
         """The list that these items are; what is marked already is not marked again."""
-        marked = dict(zip(self.places, self.marks, strict=True))
-        marks = [
-            marked[place] if place in marked else mark_of(item)
-            for item, place in zip(items, places, strict=True)
-        ]
+        same = len(self.places)
+        if places[:same] == self.places:
+            marks = [*self.marks, *map(mark_of, items[same:])]
+        else:
+            marked = dict(zip(self.places, self.marks, strict=True))
+            marks = [
+                marked[place] if place in marked else mark_of(item)
+                for item, place in zip(items, places, strict=True)
+            ]
         return Listed(items=list(items), marks=marks, places=list(places))
 
 
