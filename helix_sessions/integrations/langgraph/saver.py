@@ -183,13 +183,13 @@ class DjangoSaver(BaseCheckpointSaver[int]):
 
     def _get_tuple(self, place: Place) -> CheckpointTuple | None:
         thread = self._thread(place.thread)
-        seen = thread.look(place.namespace)
+        seen, newest = thread.look(place.namespace)
         if not seen.version:
             self._memory.see(place.thread, place.namespace, None, seen)
             return None
         wanted = place.checkpoint or seen.latest
         self._memory.see(place.thread, place.namespace, wanted, seen)
-        document = None if wanted is None else thread.find(place.namespace, wanted)
+        document = newest if wanted == seen.latest else thread.find(place.namespace, str(wanted))
         if document is None:
             return None
         return self._tuple(thread, document, lists.Reader(self._store, thread.id, thread.codec), keep=True)

@@ -43,22 +43,22 @@ class Thread:
         self.codec = codec
         self.memory = memory
 
-    def look(self, namespace: str) -> Seen:
-        """How the thread is now. Read before anything else of it, so that a change meanwhile is noticed."""
+    def look(self, namespace: str) -> tuple[Seen, Document | None]:
+        """How the thread is now, and its newest checkpoint. What is compared later is read first, so that a
+        change meanwhile is noticed."""
         try:
             head = self.store.get_session_head(self.id)
+            prefix = places.checkpoints(namespace)
+            notes = self.store.get_notes(self.id, prefix=prefix, last_first=True, limit=1)
         except SessionNotFound:
-            return Seen(version=0, message_count=0, latest=None)
-        latest = self.latest(namespace)
-        return Seen(
+            return Seen(version=0, message_count=0, latest=None), None
+        newest = notes[0].document if notes else None
+        seen = Seen(
             version=head.version,
             message_count=head.message_count,
-            latest=None if latest is None else str(latest["id"]),
+            latest=None if newest is None else str(newest["id"]),
         )
-
-    def latest(self, namespace: str) -> Document | None:
-        notes = self.store.get_notes(self.id, prefix=places.checkpoints(namespace), last_first=True, limit=1)
-        return notes[0].document if notes else None
+        return seen, newest
 
     def find(self, namespace: str, checkpoint: str) -> Document | None:
         try:
@@ -150,7 +150,7 @@ class Thread:
         """Store a checkpoint on its parent. Refused if somebody else put one since the parent was read."""
         known = self._known(namespace, parent)
         expected = self.memory.seen(self.id, namespace, parent)
-        seen = self.look(namespace) if expected is None else expected
+        seen = self.look(namespace)[0] if expected is None else expected
         while True:
             draft = self._drafted(namespace, document, values, changed, known, seen)
             key = places.checkpoint(namespace, document["id"])
@@ -166,7 +166,7 @@ class Thread:
                 )
                 break
             except (StaleState, SessionExists, SessionNotFound):
-                now = self.look(namespace)
+                now, _ = self.look(namespace)
                 if expected is not None and now.latest != expected.latest:
                     self.store.check_session_version(self.id, seen.version)
                 seen = now
@@ -266,7 +266,7 @@ class Thread:
         Values that a checkpoint which stays finds in one that goes are moved over first.
         """
         while True:
-            seen = self.look("")
+            seen, _ = self.look("")
             found = self.documents()
             going = doomed(found)
             if not going:
