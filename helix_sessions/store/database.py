@@ -1,7 +1,7 @@
 """The store's way to the database: statements, transactions, and driver errors in our words."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, cast
@@ -97,6 +97,24 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *,
     cursor = _cursor(connection, prepare)
     cursor.execute(sql, params)
     return int(cursor.rowcount)
+
+
+def execute_all(connection: BaseDatabaseWrapper, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
+    """Run statements one after the other, with the care that Django takes of each taken once for all."""
+    cursor = _cursor(connection, prepare=True)
+    if connection.execute_wrappers or connection.queries_logged:
+        for sql, params in statements:
+            cursor.execute(sql, params)
+        return
+    connection.validate_no_broken_transaction()
+    with connection.wrap_database_errors:
+        for sql, params in statements:
+            cursor.cursor.execute(sql, params)
+
+
+def lock_timeout() -> str:
+    """How long a lock is waited for, as PostgreSQL wants to hear it."""
+    return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from helix_sessions import documents
-from helix_sessions.conf import conf
 from helix_sessions.exceptions import (
     HelixSessionsError,
     SessionBusy,
@@ -26,7 +25,7 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.store import flush, known_rows, open_calls
-from helix_sessions.store.database import errors_translated, execute, fetch, transaction_on
+from helix_sessions.store.database import errors_translated, execute, fetch, lock_timeout, transaction_on
 from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
 from helix_sessions.stream.wakeups import wake_after_commit
@@ -95,10 +94,6 @@ def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
     return _lock_statements[key]
 
 
-def _lock_timeout() -> str:
-    return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
-
-
 def read_row(
     connection: BaseDatabaseWrapper,
     session_id: str,
@@ -135,7 +130,7 @@ def lock_row(
     columns = _with_owner(columns, owner)
     params = [session_id]
     if connection.vendor == "postgresql":
-        params.insert(0, _lock_timeout())
+        params.insert(0, lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
@@ -231,18 +226,14 @@ class Work:
         return seq
 
     def flush(self) -> str | None:
-        """Write everything, in as few statements as the engine allows; the row's new `xmin`, if known."""
+        """Write everything, in as few statements as the engine allows; the row's new mark, if known."""
         if not self.settle():
             return None
         if self.new:
             self._insert_session()
-        xmin: str | None = None
-        if self.connection.vendor == "postgresql" and not conf.PORTABLE_WRITES:
-            xmin = flush.in_one_statement(self)
-        else:
-            flush.table_by_table(self)
+        mark = flush.all_of(self)
         self.wake_readers()
-        return xmin
+        return mark
 
     def wake_readers(self) -> None:
         """Tell those who read along, once the transaction has committed."""
@@ -267,14 +258,14 @@ class Work:
             # As with the lock: how long to wait for another creation of this id is set by the statement.
             timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
             sql = sql.replace("(%s", timed, 1)
-            params.insert(0, _lock_timeout())
+            params.insert(0, lock_timeout())
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
-    def as_known(self, xmin: str) -> KnownRow:
+    def as_known(self, mark: str) -> KnownRow:
         """The row as this write left it, for the next one."""
         columns = vars(self.session)
-        return KnownRow(xmin, {name: columns[name] for name in LIGHT_COLUMNS})
+        return KnownRow(mark, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
 class Tree:
@@ -316,15 +307,15 @@ class Tree:
     def flush(self) -> None:
         """Write what was collected for each session. One for which nothing was is left as it is."""
         for work in self._works.values():
-            xmin = work.flush()
-            if xmin is not None:
-                self._written.append((work, xmin))
+            mark = work.flush()
+            if mark is not None:
+                self._written.append((work, mark))
 
     def remember(self) -> None:
         """Keep the rows that were committed, for the next write of this connection."""
         if not self.connection.in_atomic_block:
-            for work, xmin in self._written:
-                known_rows.remember(self.connection, work.session.session_id, work.as_known(xmin))
+            for work, mark in self._written:
+                known_rows.remember(self.connection, work.session.session_id, work.as_known(mark))
 
 
 @contextmanager
@@ -407,10 +398,10 @@ def _decide_unlocked(
     if not work.settle():
         return None
     with errors_translated():
-        xmin = flush.if_unchanged(work, known.xmin, _lock_timeout())
-    if xmin is None:
+        mark = flush.if_unchanged(work, known.mark)
+    if mark is None:
         return None
-    known_rows.remember(connection, work.session.session_id, work.as_known(xmin))
+    known_rows.remember(connection, work.session.session_id, work.as_known(mark))
     work.wake_readers()
     return work, outcome
 
