@@ -188,7 +188,7 @@ def appending(saver: Any) -> Any:
 def test_other_lists_are_stored_item_by_item_once_they_are_long(store: SessionStore) -> None:
     graph = appending(DjangoSaver())
     for number in range(8):
-        graph.invoke({"log": [f"{number} {'x' * 1000}", {number}]}, config())
+        graph.invoke({"log": [f"{number} {prose(number)}", {number}]}, config())
 
     read = appending(DjangoSaver()).get_state(config()).values
     begun = [item[:1] if isinstance(item, str) else item for item in read["log"]]
@@ -250,7 +250,7 @@ def test_values_that_did_not_change_are_found_where_they_are() -> None:
 def test_pruning_keeps_what_the_newest_needs(store: SessionStore) -> None:
     graph = appending(DjangoSaver())
     for number in range(4):
-        graph.invoke({"log": [f"{number} {'x' * 1000}"]}, config())
+        graph.invoke({"log": [f"{number} {prose(number)}"]}, config())
     DjangoSaver().prune(["t"])
 
     read = appending(DjangoSaver())

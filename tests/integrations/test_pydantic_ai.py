@@ -24,7 +24,7 @@ from helix_sessions.store import SessionStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-PICTURE = BinaryContent(b"\x00\xff", media_type="image/png")
+PICTURE = BinaryContent(b"\x00\xff", media_type="application/pdf")
 CALL = ToolCallPart("look", {"q": 1}, "c1")
 MESSAGES: list[Any] = [
     ModelRequest(parts=[SystemPromptPart("be brief"), UserPromptPart(["hi", PICTURE])]),

@@ -282,7 +282,7 @@ class Thread:
         self.memory.forget(self.id)
 
     def _remove(self, going: set[tuple[str, str]], staying: list[Document], version: int) -> None:
-        moved: Document = {}
+        moved: dict[str | None, Document] = {}
         for document in staying:
             namespace = document.get("ns", "")
             lost = {name for name, holder in document.get("held", {}).items() if (namespace, holder) in going}
@@ -290,9 +290,12 @@ class Thread:
                 stored = self.stored_values(document)
                 document["values"].update({name: stored[name] for name in lost})
                 document["held"] = {n: h for n, h in document["held"].items() if n not in lost}
-                moved[places.checkpoint(namespace, document["id"])] = document
-        if moved:
-            version = self.store.put_notes(self.id, moved, expected_version=version).version
+                run_id = self.codec.decode(document["metadata"]).get("run_id")
+                key = places.checkpoint(namespace, document["id"])
+                moved.setdefault(str(run_id) if run_id else None, {})[key] = document
+        for run_id, notes in moved.items():
+            put = self.store.put_notes(self.id, notes, run_id=run_id, expected_version=version)
+            version = put.version
         keys = [places.checkpoint(*gone) for gone in going]
         for gone in going:
             keys += [note.key for note in self.store.get_notes(self.id, prefix=places.writes(*gone))]
