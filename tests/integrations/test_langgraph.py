@@ -199,6 +199,14 @@ def test_other_lists_are_stored_item_by_item_once_they_are_long(store: SessionSt
     assert [len(state.values.get("log", [])) for state in states][::3] == list(range(16, 0, -2))
 
 
+def test_a_thread_may_begin_with_a_long_list() -> None:
+    values = {"log": [prose(number) for number in range(9)], "messages": [prose(0)] * 30}
+    put(DjangoSaver(), config(checkpoint_ns=""), values, 1)
+    found = DjangoSaver().get_tuple(config())
+    assert found is not None
+    assert found.checkpoint["channel_values"] == values
+
+
 def test_a_list_that_a_caller_changes_in_place_is_not_mistaken() -> None:
     saver = DjangoSaver()
     message = HumanMessage("one", id="m", additional_kwargs={"n": 1})
@@ -331,6 +339,24 @@ def test_a_config_without_a_thread() -> None:
 
 
 class TestRaces:
+    def test_pruning_under_a_run_takes_nothing_from_it(self) -> None:
+        saver = DjangoSaver()
+        kept = {"a": "kept", "log": [prose(1), prose(2), prose(3)]}
+        here = put(saver, config(checkpoint_ns=""), {**kept, "b": 1}, 1)
+        for version in (2, 3, 4):
+            if version == 4:
+                DjangoSaver().prune(["t"])
+            checkpoint = {
+                **empty_checkpoint(),
+                "id": str(uuid6(clock_seq=version)),
+                "channel_values": {**kept, "b": version},
+                "channel_versions": {"a": 1, "log": 1, "b": version},
+            }
+            here = saver.put(here, checkpoint, {}, {"b": version})
+
+        newest, *_ = DjangoSaver().list(config())
+        assert newest.checkpoint["channel_values"] == {**kept, "b": 4}
+
     def test_of_two_runs_on_one_thread_the_loser_gets_an_error(self, store: SessionStore) -> None:
         graph = chat(DjangoSaver())
         graph.invoke({"messages": [("user", "one")]}, config())

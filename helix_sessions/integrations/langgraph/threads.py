@@ -148,9 +148,10 @@ class Thread:
         create: Callable[[], None],
     ) -> None:
         """Store a checkpoint on its parent. Refused if somebody else put one since the parent was read."""
-        known = self._known(namespace, parent)
         expected = self.memory.seen(self.id, namespace, parent)
-        seen = self.look(namespace)[0] if expected is None else expected
+        known = self.memory.known(self.id, namespace, parent) if expected else None
+        seen = expected or self.look(namespace)[0]
+        known = known or self._stored(namespace, parent)
         while True:
             draft = self._drafted(namespace, document, values, changed, known, seen)
             key = places.checkpoint(namespace, document["id"])
@@ -169,7 +170,7 @@ class Thread:
                 now, _ = self.look(namespace)
                 if expected is not None and now.latest != expected.latest:
                     self.store.check_session_version(self.id, seen.version)
-                seen = now
+                seen, known = now, self._stored(namespace, parent)  # it may have been rewritten
         latest = max(document["id"], seen.latest or "")
         after = Seen(version=done.version, message_count=done.message_count, latest=latest)
         self.memory.moved(self.id, namespace, done.version - 1, after)
@@ -180,16 +181,12 @@ class Thread:
         known = Known(document=document, lists=listed)
         self.memory.know(self.id, document.get("ns", ""), document["id"], known)
 
-    def _known(self, namespace: str, checkpoint: str | None) -> Known | None:
-        if checkpoint is None:
+    def _stored(self, namespace: str, checkpoint: str | None) -> Known | None:
+        document = None if checkpoint is None else self.find(namespace, checkpoint)
+        if document is None:
             return None
-        known = self.memory.known(self.id, namespace, checkpoint)
-        if known is None:
-            document = self.find(namespace, checkpoint)
-            if document is not None:
-                _, listed = self.values(document, lists.Reader(self.store, self.id, self.codec))
-                known = Known(document=document, lists=listed)
-        return known
+        _, listed = self.values(document, lists.Reader(self.store, self.id, self.codec))
+        return Known(document=document, lists=listed)
 
     def _drafted(
         self,
@@ -246,10 +243,7 @@ class Thread:
             if len(documents.write(whole)) <= lists.LONG:
                 return whole
             earlier = Listed()
-        taken = self.store.get_notes(
-            self.id, prefix=places.items(namespace, channel), last_first=True, limit=1
-        )
-        after = int(taken[0].key.rpartition("|")[2]) + 1 if taken else 0
+        after = self._next_number(namespace, channel)
         numbers: list[int] = []
         for item, place in zip(items, earlier.find(items), strict=True):
             if place is None:
@@ -259,6 +253,14 @@ class Thread:
             numbers.append(place)
         draft.lists[channel] = earlier.after(items, numbers)
         return {"n": lists.spans_of(numbers)}
+
+    def _next_number(self, namespace: str, channel: str) -> int:
+        prefix = places.items(namespace, channel)
+        try:
+            taken = self.store.get_notes(self.id, prefix=prefix, last_first=True, limit=1)
+        except SessionNotFound:
+            return 0
+        return int(taken[0].key.removeprefix(prefix)) + 1 if taken else 0
 
     def remove(self, doomed: Callable[[list[Document]], set[tuple[str, str]]]) -> None:
         """Remove checkpoints, given by namespace and id, with their writes and what only they needed.
