@@ -120,7 +120,7 @@ class Memory:
     def forget(self, thread: str) -> None:
         with self._lock:
             self._seen.drop(lambda key: key == thread)
-            self._known.drop(lambda key: key[0] == thread)  # type: ignore[index]
+            self._known.drop(lambda key: key[0] == thread)
 
 
 class _Recent(Generic[T]):

@@ -3,8 +3,9 @@
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -205,7 +206,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         stored = document["checkpoint"]
         return CheckpointTuple(
             config=_config(thread.id, namespace, document["id"]),
-            checkpoint={**stored, "id": document["id"], "channel_values": values},  # type: ignore[typeddict-item]
+            checkpoint=cast(Checkpoint, {**stored, "id": document["id"], "channel_values": values}),
             metadata=thread.codec.decode(document["metadata"]),
             parent_config=None if parent is None else _config(thread.id, namespace, parent),
             pending_writes=thread.writes(namespace, document["id"]),
@@ -304,7 +305,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
                     found = (note.document.get("ns", ""), note.document["id"])
                     gone.setdefault(note.session_id, set()).add(found)
         for thread, doomed in gone.items():
-            self._thread(thread).remove(lambda found, doomed=doomed: doomed & _names(found))  # type: ignore[misc]
+            self._thread(thread).remove(partial(_those_of, doomed))
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
@@ -318,8 +319,8 @@ def _listed(value: Any) -> Any:
     return [_listed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _names(found: Sequence[Document]) -> set[tuple[str, str]]:
-    return {(document.get("ns", ""), document["id"]) for document in found}
+def _those_of(doomed: set[tuple[str, str]], found: Sequence[Document]) -> set[tuple[str, str]]:
+    return doomed & {(document.get("ns", ""), document["id"]) for document in found}
 
 
 def _all_but_the_newest(found: Sequence[Document]) -> set[tuple[str, str]]:
