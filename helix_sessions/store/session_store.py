@@ -12,6 +12,7 @@ from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.leases import Leases
 from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
+from helix_sessions.store.notes import Notes
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
@@ -28,6 +29,7 @@ class SessionStore(
     Cleanup,
     Commits,
     Messages,
+    Notes,
     Runs,
     Checkpoints,
     Debris,

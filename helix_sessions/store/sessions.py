@@ -14,7 +14,16 @@ from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import Checkpoint, Event, Input, InputClaim, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import agent_records, archives, cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import (
+    agent_records,
+    archives,
+    cursors,
+    frames,
+    inputs,
+    notes,
+    open_calls,
+    snapshots,
+)
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute
@@ -387,6 +396,8 @@ def branch(
     _copy_messages(work, source_id, count)
     if with_agent:
         agent_records.give(work, source_id)
+    if checkpoint_id is None and message_count is None:  # notes are of the present
+        notes.copy(work, source_id)
     return work, custom
 
 
