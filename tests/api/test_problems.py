@@ -27,6 +27,7 @@ CODES = {
     "run_in_progress": 409,
     "run_not_found": 404,
     "session_busy": 503,
+    "store_unavailable": 503,
     "session_exists": 409,
     "session_not_found": 404,
     "stale_state": 412,
@@ -72,7 +73,9 @@ def test_what_was_seen_is_told():
     assert (body["expected_version"], body["current_version"], body["current_status"]) == (1, 2, "active")
 
 
-@pytest.mark.parametrize("kind", [exceptions.SessionBusy, exceptions.IdempotencyInProgress])
+@pytest.mark.parametrize(
+    "kind", [exceptions.SessionBusy, exceptions.StoreUnavailable, exceptions.IdempotencyInProgress]
+)
 def test_when_to_try_again_is_told(kind):
     assert problem_of(kind())["Retry-After"] == "1"
 

@@ -1,0 +1,158 @@
+"""The primary's machine is gone; its standby is promoted, and the application goes on with that one.
+
+The standby is some milliseconds away. With synchronous replication no acknowledged write may be lost. The
+same is done with asynchronous replication as a control: if that loses nothing, this shows nothing.
+"""
+
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, connections
+
+from helix_sessions.store import SessionStore
+from tests.postgres import Server
+from tests.torture.expected import assert_healthy
+from tests.torture.lanes import Figures, Lane, fork_context
+from tests.torture.proxy import distant
+from tests.torture.stops import Stop
+from tests.torture.writer import LOST, Writer
+
+DISTANCE = 0.05
+"""Seconds between the primary and its standby, one way."""
+PEACE = 1.0
+
+
+def campaign(seed: int, stop: Stop, server: Server) -> Figures:
+    """`stop.rounds` failovers with a synchronous standby and as many with an asynchronous one."""
+    figures: Figures = Counter({"acknowledged writes lost": 0})
+    slowest, total = 0.0, 0.0
+    rounds = 0
+    while stop.goes_on(rounds):
+        for synchronous in (True, False):
+            found, seconds = _fail_over(server, seed + rounds, synchronous)
+            if synchronous:
+                slowest, total = max(slowest, seconds), total + seconds
+                figures += found
+            else:
+                figures["control: acknowledged writes"] += found["acknowledged writes"]
+                figures["control: lost with an asynchronous standby"] += found["acknowledged writes lost"]
+        rounds += 1
+    figures["failovers"] = rounds
+    figures["milliseconds until the next write, mean"] = round(total / max(rounds, 1) * 1000)
+    figures["milliseconds until the next write, longest"] = round(slowest * 1000)
+    figures.setdefault("acknowledged writes lost", 0)
+    return figures
+
+
+def _fail_over(primary: Server, seed: int, synchronous: bool) -> tuple[Figures, float]:
+    """One failover. The primary that is lost is a copy, too, so that the next round begins as this one."""
+    choice = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="helix_sessions_ha_") as directory:
+        places = [Path(directory) / name for name in ("first", "second")]
+        Path(directory).chmod(0o711)  # the server's user passes through
+        for place in places:
+            place.mkdir()
+        primary.stop()
+        names = "standby" if synchronous else ""
+        first = primary.copy_in(places[0], synchronous_standby_names=names)
+        with distant(first.port, DISTANCE) as (port, cut_off):
+            second = first.standby_in(places[1], port)
+            try:
+                first.start()
+                second.start()
+                _wait_for_replication(first, "sync" if synchronous else "async")
+                _go_to(first, second)
+                return _under_load(first, second, cut_off, choice, synchronous)
+            finally:
+                connections.close_all()
+                second.stop("immediate")
+                first.stop("immediate")
+
+
+def _under_load(
+    first: Server, second: Server, cut_off: Any, choice: random.Random, synchronous: bool
+) -> tuple[Figures, float]:
+    over, lost_at = fork_context.Event(), fork_context.Value("d", 0.0)
+    lanes = [Lane(_append, over, lost_at)]
+    if synchronous:  # without, what is found would rightly not be what was acknowledged
+        lanes.append(Lane(_write, over, choice.random()))
+    try:
+        time.sleep(PEACE + choice.random() / 2)
+        lost_at.value = time.monotonic()
+        first.kill()
+        cut_off()
+        second.promote()
+        time.sleep(PEACE)
+        over.set()
+        found: Figures = sum((lane.figures() for lane in lanes), Counter())
+    finally:
+        for lane in lanes:
+            lane.end()
+    assert_healthy(SessionStore())
+    seconds = found.pop("microseconds until the next write") / 1e6
+    return found, seconds
+
+
+def _append(over: Any, lost_at: Any) -> Figures:
+    """Append to one log, and count afterwards what of it is there."""
+    store = SessionStore()
+    store.attach("log")
+    acknowledged: set[int] = set()
+    number, first_write = 0, 0.0
+    while not over.is_set():
+        number += 1
+        try:
+            store.emit_event("log", "note", {"n": number}, idempotency_key=str(number))
+        except LOST:
+            connection.close()
+            number -= 1  # the same once more, under the same key
+            time.sleep(0.005)
+        else:
+            acknowledged.add(number)
+            if lost_at.value and not first_write:
+                first_write = time.monotonic()
+    found = [event.data["n"] for event in store.get_events("log", types=["note"])]
+    assert len(found) == len(set(found)), "an event is there twice"
+    assert_healthy(store, "log")
+    return Counter(
+        {
+            "acknowledged writes": len(acknowledged),
+            "acknowledged writes lost": len(acknowledged - set(found)),
+            "microseconds until the next write": round((first_write - lost_at.value) * 1e6),
+        }
+    )
+
+
+def _write(over: Any, seed: float) -> Figures:
+    """Random calls, all of them looked at after the failover."""
+    writer = Writer("w", random.Random(seed))
+    while not over.is_set():
+        try:
+            writer.go()
+        except LOST:
+            writer.backend = None  # it was on the machine that is gone
+            writer.go_on_after_losing_the_connection()
+    return writer.figures
+
+
+def _go_to(*servers: Server) -> None:
+    """The application knows both and asks for the one that takes writes."""
+    settings = connections.settings["default"]
+    settings["HOST"] = ",".join(["127.0.0.1"] * len(servers))
+    settings["PORT"] = ",".join(str(server.port) for server in servers)
+    settings["OPTIONS"] = {"target_session_attrs": "read-write", "connect_timeout": 2}
+
+
+def _wait_for_replication(server: Server, state: str) -> None:
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as direct:
+        while True:
+            rows = direct.execute("SELECT sync_state FROM pg_stat_replication").fetchall()
+            if rows == [(state,)]:
+                return
+            time.sleep(0.02)
