@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from django.apps import apps
+from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import NotConfigured
@@ -70,5 +71,5 @@ def _check_citus(connection: BaseDatabaseWrapper) -> None:
         raise NotConfigured(_MISSING)
 
 
-def _name(model: type) -> str:
-    return table(model).name.strip('"')  # type: ignore[type-var]
+def _name(model: type[models.Model]) -> str:
+    return table(model).name.strip('"')

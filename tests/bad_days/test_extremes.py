@@ -1,7 +1,7 @@
 """Very large, very deep, very many, and a clock that goes back."""
 
 import resource
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -88,15 +88,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
     return moved
 
 
+def _updated(store: SessionStore) -> datetime:
+    moment = store.load_state("s").updated_at
+    assert moment is not None
+    return moment
+
+
 def test_a_clock_that_jumps_back(store: SessionStore, clock: list[timedelta]):
     """Of every call: time within a session does not go back, and nothing is refused or lost."""
     for name, call in each_call(store):
         clock[0] = timedelta(0)
-        before = store.load_state("s").updated_at
+        before = _updated(store)
         clock[0] = timedelta(days=-30)
         call()
         if store.session_exists("s"):
-            assert store.load_state("s").updated_at >= before, name
+            assert _updated(store) >= before, name
             assert_invariants("s")
 
 
@@ -106,7 +112,7 @@ def test_many_tool_calls(store: SessionStore):
     for step in range(5):
         calls = [{"id": f"{step}-{n}", "name": "look", "arguments": {}} for n in range(200)]
         answers = [{"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in calls]
-        messages = [{"role": "assistant", "content": "", "tool_calls": calls}, *answers]
+        messages: list[dict[str, Any]] = [{"role": "assistant", "content": "", "tool_calls": calls}, *answers]
         store.save_state_and_promote_staging("s", store.load_state("s"), messages)
 
     assert store.get_message_count("s") == 5 * 201

@@ -94,10 +94,15 @@ def _committed(expected: Expected, intent: Intent) -> None:
     expected.point(intent["n"])
 
 
+def _promoted(expected: Expected, intent: Intent) -> None:
+    expected.promote()
+    expected.point(intent["n"])
+
+
 def _suspend(store: SessionStore, intent: Intent, expected: Expected) -> Any:
     run = intent["run"]
-    call = {"id": f"t{intent['n']}", "name": "ask", "arguments": {}}
-    asked = PendingCall(tool_call_id=call["id"], tool_name="ask", arguments={})
+    asked = PendingCall(tool_call_id=f"t{intent['n']}", tool_name="ask", arguments={})
+    call = {"id": asked.tool_call_id, "name": "ask", "arguments": {}}
     return store.suspend(
         intent["session"],
         "client_tool",
@@ -229,7 +234,7 @@ CALLS: dict[str, Call] = {
     ),
     "promote_staging": Call(
         lambda store, intent, _: store.promote_staging(intent["session"], STEP, _meta(intent)),
-        lambda expected, intent: (expected.promote(), expected.point(intent["n"])),
+        _promoted,
         lambda expected: expected.staged,
     ),
     "create_checkpoint": Call(

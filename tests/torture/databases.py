@@ -33,11 +33,11 @@ def database(engine: str) -> Iterator[str]:
 def _database_on(server: str) -> Iterator[str]:
     name = f"torture_{secrets.token_hex(4)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
+        connection.execute(f'CREATE DATABASE "{name}"')
         try:
             yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
         finally:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')  # type: ignore[call-overload]
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def use(url: str) -> None:

@@ -4,6 +4,7 @@ import resource
 import time
 from collections import Counter
 from statistics import median
+from typing import Any
 
 from helix_sessions.store import SessionStore
 from tests.torture.expected import assert_healthy
@@ -49,7 +50,7 @@ def _step(store: SessionStore, step: int) -> None:
     ]
     state = store.load_state("long")
     state.custom_state["steps"] = step + 1
-    messages = [{"role": "assistant", "content": "", "tool_calls": calls}, *answers]
+    messages: list[dict[str, Any]] = [{"role": "assistant", "content": "", "tool_calls": calls}, *answers]
     store.save_state_and_promote_staging("long", state, messages, {"checkpoint_id": f"c{step}"})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from helix_sessions.exceptions import RunInProgress, StaleState, StillWaiting
 from helix_sessions.store import SessionStore
-from helix_sessions.types import CheckpointMeta, PendingCall, SessionState
+from helix_sessions.types import CasOk, CheckpointMeta, PendingCall, SessionState
 from tests.torture.expected import assert_healthy
 from tests.torture.lanes import Figures, fork_context, in_lanes
 from tests.torture.linearizability import Operation, longest_order
@@ -127,17 +127,15 @@ class Caller:
     def _compare_and_set_status(self) -> Made:
         known = None if self.state is None else self.choice.choice([None, self.state.version])
         expected = self.choice.sample(["active", "paused", "interrupted"], 2)
-        given = {"expected": expected, "new": self.choice.choice(["active", "paused"]), "version": known}
+        new = self.choice.choice(["active", "paused"])
 
         def swap() -> Any:
-            outcome = self.store.compare_and_set_status(
-                self.session, expected, given["new"], expected_version=known
-            )
-            if outcome:
+            outcome = self.store.compare_and_set_status(self.session, expected, new, expected_version=known)
+            if isinstance(outcome, CasOk):
                 return "ok", outcome.new_version
             return "mismatch", outcome.current_status, outcome.current_version
 
-        return given, swap
+        return {"expected": expected, "new": new, "version": known}, swap
 
     def _save_state_and_promote_staging(self) -> Made:
         repeats = self.last_commit is not None and self.choice.random() < 0.3
