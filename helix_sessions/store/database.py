@@ -1,7 +1,7 @@
 """The store's way to the database: statements, transactions, and driver errors in our words."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, cast
@@ -115,6 +115,13 @@ def _connect(connection: BaseDatabaseWrapper) -> None:
             connection.ensure_connection()
         except OperationalError as error:
             raise StoreUnavailable from error
+
+
+def execute_all(connection: BaseDatabaseWrapper, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
+    """Run prepared statements, one after the other."""
+    cursor = _cursor(connection, prepare=True)
+    for sql, params in statements:
+        cursor.execute(sql, params)
 
 
 @contextmanager
