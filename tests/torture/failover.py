@@ -23,7 +23,7 @@ from tests.torture.writer import LOST, Writer
 
 DISTANCE = 0.05
 """Seconds between the primary and its standby, one way."""
-PEACE = 1.0
+PEACE = 0.8
 
 
 def campaign(seed: int, stop: Stop, server: Server) -> Figures:

@@ -24,7 +24,7 @@ def test_the_server_crashes(engine: str):
 def test_connections_are_cut_in_mid_commit(engine: str):
     needs_postgresql(engine)
 
-    figures = run_campaign("cuts", engine, rounds=40)
+    figures = run_campaign("cuts", engine, rounds=24)
 
-    assert figures["cut commits"] >= 40
+    assert figures["cut commits"] >= 24
     assert 0 < figures["of these had taken place"] < figures["settled"]
