@@ -14,6 +14,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Literal
 
 from tests.postgres import private_server
 from tests.torture.databases import database, use
@@ -24,20 +25,22 @@ ENGINES = ("sqlite", "postgresql")
 
 @dataclass(frozen=True)
 class Campaign:
-    """On which engines it is run, how many rounds its long form has, and whether it breaks the server."""
+    """On which engines it is run, how many rounds its long form has, and what it works on: a database, a
+    server that it may break, or what it makes itself."""
 
     engines: tuple[str, ...]
     rounds: int
-    server: bool = False
+    on: Literal["database", "server", "nothing"] = "database"
 
 
 CAMPAIGNS = {
     "kills": Campaign(ENGINES, 1_000),
-    "crashes": Campaign(("postgresql",), 200, server=True),
+    "crashes": Campaign(("postgresql",), 200, on="server"),
     "cuts": Campaign(("postgresql",), 2_000),
     "races": Campaign(ENGINES, 500),
-    "failover": Campaign(("postgresql",), 20, server=True),
+    "failover": Campaign(("postgresql",), 20, on="server"),
     "pooled": Campaign(("postgresql",), 10_000),
+    "patroni": Campaign(("postgresql",), 6, on="nothing"),
     "long_session": Campaign(ENGINES, 100_000),
 }
 
@@ -79,13 +82,13 @@ def _apart(name: str, engine: str, seed: int) -> int:
 def _run(name: str, engine: str, rounds: int, seconds: float, seed: int) -> int:
     print(f"{name} on {engine}, seed {seed}", flush=True)
     with ExitStack() as stack:
-        if CAMPAIGNS[name].server:
-            server = stack.enter_context(private_server())
-            use(server.url)
-        else:
+        given = []
+        if CAMPAIGNS[name].on == "server":
+            given.append(stack.enter_context(private_server()))
+            use(given[0].url)
+        elif CAMPAIGNS[name].on == "database":
             use(stack.enter_context(database(engine)))
         campaign = import_module(f"tests.torture.{name}").campaign
-        given = [server] if CAMPAIGNS[name].server else []
         begun = time.monotonic()
         figures: Counter[str] = campaign(seed, Stop(rounds, seconds), *given)
         found = {**figures, "seconds": round(time.monotonic() - begun, 1)}

@@ -65,7 +65,7 @@ def _fail_over(primary: Server, seed: int, synchronous: bool) -> tuple[Figures, 
                 first.start()
                 second.start()
                 _wait_for_replication(first, "sync" if synchronous else "async")
-                _go_to(first, second)
+                go_to(first.port, second.port)
                 return _under_load(first, second, cut_off, choice, synchronous)
             finally:
                 connections.close_all()
@@ -77,9 +77,9 @@ def _under_load(
     first: Server, second: Server, cut_off: Any, choice: random.Random, synchronous: bool
 ) -> tuple[Figures, float]:
     over, lost_at = fork_context.Event(), fork_context.Value("d", 0.0)
-    lanes = [Lane(_append, over, lost_at)]
+    lanes = [Lane(append_until, over, lost_at)]
     if synchronous:  # without, what is found would rightly not be what was acknowledged
-        lanes.append(Lane(_write, over, choice.random()))
+        lanes.append(Lane(write_until, over, choice.random()))
     try:
         time.sleep(PEACE + choice.random() / 2)
         lost_at.value = time.monotonic()
@@ -97,7 +97,7 @@ def _under_load(
     return found, seconds
 
 
-def _append(over: Any, lost_at: Any) -> Figures:
+def append_until(over: Any, lost_at: Any) -> Figures:
     """Append to one log, and count afterwards what of it is there."""
     store = SessionStore()
     store.attach("log")
@@ -127,7 +127,7 @@ def _append(over: Any, lost_at: Any) -> Figures:
     )
 
 
-def _write(over: Any, seed: float) -> Figures:
+def write_until(over: Any, seed: float) -> Figures:
     """Random calls, all of them looked at after the failover."""
     writer = Writer("w", random.Random(seed))
     while not over.is_set():
@@ -139,11 +139,11 @@ def _write(over: Any, seed: float) -> Figures:
     return writer.figures
 
 
-def _go_to(*servers: Server) -> None:
-    """The application knows both and asks for the one that takes writes."""
+def go_to(*ports: int) -> None:
+    """The application knows all of them and asks for the one that takes writes."""
     settings = connections.settings["default"]
-    settings["HOST"] = ",".join(["127.0.0.1"] * len(servers))
-    settings["PORT"] = ",".join(str(server.port) for server in servers)
+    settings["HOST"] = ",".join(["127.0.0.1"] * len(ports))
+    settings["PORT"] = ",".join(map(str, ports))
     settings["OPTIONS"] = {"target_session_attrs": "read-write", "connect_timeout": 2}
 
 
