@@ -67,6 +67,7 @@ def _with_question_marks(sql: str) -> str:
 
 
 def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
+    let_go_if_broken(connection)
     if not prepare or connection.queries_logged:  # Django's own cursor can say what it ran
         return connection.cursor()
     if connection.vendor == "postgresql":
@@ -108,8 +109,18 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *,
     return int(cursor.rowcount)
 
 
+def let_go_if_broken(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection that is known to be lost, so that the next call makes another. Django does so only
+    between requests, and a worker has none."""
+    if connection.vendor == "postgresql" and not connection.in_atomic_block:
+        raw = connection.connection
+        if raw is not None and raw.closed:
+            connection.close()
+
+
 def _connect(connection: BaseDatabaseWrapper) -> None:
     """Without a connection nothing was written, whatever kept it from being made."""
+    let_go_if_broken(connection)
     if connection.connection is None:
         try:
             connection.ensure_connection()

@@ -17,7 +17,7 @@ from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
-from helix_sessions.store.database import execute
+from helix_sessions.store.database import execute, let_go_if_broken
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import (
     ALL_COLUMNS,
@@ -192,6 +192,7 @@ class Sessions(StoreBase):
 
     def query_sessions(self) -> SessionQuerySet:
         """The sessions this store knows, newest first; to be narrowed, and read with `page_of_sessions`."""
+        let_go_if_broken(self._connection)
         rows = Session.objects.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from rest_framework.test import APIClient
 
 from helix_sessions.exceptions import SessionBusy, StoreUnavailable
@@ -179,6 +179,40 @@ def pool_held() -> Iterator[None]:
 
 
 class TestLostConnections:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda store: store.increment_step_count("s"),
+            lambda store: store.append_messages("s", [{"role": "user", "content": "m"}]),
+            lambda store: store.update_run_status("s", "r", "completed"),
+            lambda store: store.create_session("new", agent_type="agent"),
+            lambda store: store.load_state("s"),
+            lambda store: store.get_messages("s"),
+            lambda store: store.get_events("s"),
+            lambda store: store.list_runs("s"),
+            lambda store: store.list_sessions(),
+            lambda store: store.delete_session("s"),
+        ],
+    )
+    def test_a_worker_just_tries_again(
+        self, store: SessionStore, engine: str, call: Callable[[SessionStore], Any]
+    ):
+        """A process that is no request, where nobody closes connections for it."""
+        if engine != "postgresql":
+            pytest.skip("about PostgreSQL")
+        prepare(store)
+        store.discard_staging("s")
+        store.set_interrupt_flag("s")
+        backend = _backend()
+        _elsewhere(lambda: _end_backend(backend))
+
+        with pytest.raises((OperationalError, StoreUnavailable)):
+            call(store)
+        call(store)
+
+        if store.session_exists("s"):
+            assert_invariants("s")
+
     def test_over_http(self, store: SessionStore, engine: str, django_user_model: Any):
         """The server process of this connection is ended; the next request has another."""
         if engine != "postgresql":
