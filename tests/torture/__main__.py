@@ -6,16 +6,19 @@ Each prints its figures, and a seed by which its choices can be repeated.
 import argparse
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal
 
+from tests.pgbouncer import MISSING, find_pgbouncer
 from tests.postgres import private_server
 from tests.torture.databases import database, use
 from tests.torture.stops import Stop
@@ -31,6 +34,18 @@ class Campaign:
     engines: tuple[str, ...]
     rounds: int
     on: Literal["database", "server", "nothing"] = "database"
+    needs: Callable[[], str | None] | None = None
+    """Says what is missing here, if anything is."""
+
+
+def _without_pgbouncer() -> str | None:
+    return MISSING if find_pgbouncer() is None else None
+
+
+def _without_patroni() -> str | None:
+    if shutil.which("patroni") is None:
+        return "Patroni is not installed (pip install 'patroni[etcd3]>=4')"
+    return "etcd is not installed (apt install etcd-server)" if shutil.which("etcd") is None else None
 
 
 CAMPAIGNS = {
@@ -39,8 +54,8 @@ CAMPAIGNS = {
     "cuts": Campaign(("postgresql",), 2_000),
     "races": Campaign(ENGINES, 500),
     "failover": Campaign(("postgresql",), 20, on="server"),
-    "pooled": Campaign(("postgresql",), 10_000),
-    "patroni": Campaign(("postgresql",), 6, on="nothing"),
+    "pooled": Campaign(("postgresql",), 10_000, needs=_without_pgbouncer),
+    "patroni": Campaign(("postgresql",), 6, on="nothing", needs=_without_patroni),
     "long_session": Campaign(ENGINES, 100_000),
 }
 
@@ -81,6 +96,9 @@ def _apart(name: str, engine: str, seed: int) -> int:
 
 def _run(name: str, engine: str, rounds: int, seconds: float, seed: int) -> int:
     print(f"{name} on {engine}, seed {seed}", flush=True)
+    if CAMPAIGNS[name].needs and (reason := CAMPAIGNS[name].needs()):
+        print(f"  skipped: {reason}")
+        return 0
     with ExitStack() as stack:
         given = []
         if CAMPAIGNS[name].on == "server":

@@ -46,22 +46,8 @@ _CONFIGURATION: dict[str, Any] = {
 }
 
 
-def missing() -> str | None:
-    """Why this cannot be run here, if it cannot."""
-    for program, source in {
-        "patroni": "pip install 'patroni[etcd3]>=4'",
-        "etcd": "apt install etcd-server",
-    }.items():
-        if shutil.which(program) is None:
-            return f"{program} is not installed ({source})"
-    return None
-
-
 def campaign(seed: int, stop: Stop) -> Figures:
     """Lose the leader `stop.rounds` times, by a kill and by a freeze in turn."""
-    reason = missing()
-    if reason is not None:
-        raise SystemExit(f"Skipped: {reason}.")
     with cluster() as nodes:
         leader = _leader(nodes)
         use(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{leader.port}/postgres")
