@@ -34,7 +34,7 @@ class Campaign:
     engines: tuple[str, ...]
     rounds: int
     on: Literal["database", "server", "nothing"] = "database"
-    needs: Callable[[], str | None] | None = None
+    needs: Callable[[], str | None] = lambda: None
     """Says what is missing here, if anything is."""
 
 
@@ -96,7 +96,7 @@ def _apart(name: str, engine: str, seed: int) -> int:
 
 def _run(name: str, engine: str, rounds: int, seconds: float, seed: int) -> int:
     print(f"{name} on {engine}, seed {seed}", flush=True)
-    if CAMPAIGNS[name].needs and (reason := CAMPAIGNS[name].needs()):
+    if reason := CAMPAIGNS[name].needs():
         print(f"  skipped: {reason}")
         return 0
     with ExitStack() as stack:
