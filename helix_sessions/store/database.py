@@ -159,10 +159,14 @@ def errors_translated() -> Iterator[None]:
 
 
 def is_exhausted(error: DatabaseError) -> bool:
-    """Whether the database could not, and said so, which it does only when it has undone the write."""
-    state = getattr(error.__cause__, "sqlstate", None)
-    if state is not None:
-        return str(state).startswith(_EXHAUSTED_STATES)
+    """Whether the database could not, and said so in answer to a statement, so that the write is undone.
+
+    What is said of a connection does not count: that of a commit may have been lost before it.
+    """
+    cause = error.__cause__
+    if isinstance(cause, psycopg.Error):
+        answered = cause.diag.severity_nonlocalized == "ERROR"
+        return answered and str(cause.sqlstate).startswith(_EXHAUSTED_STATES)
     return any(words in str(error) for words in _EXHAUSTED_WORDS)
 
 
