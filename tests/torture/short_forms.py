@@ -11,11 +11,16 @@ from tests.parallel import ROOT
 from tests.postgres import find_binaries
 
 
+PATIENCE = 300
+"""Seconds; most campaigns need five. A machine that does other things as well takes its time."""
+patient = pytest.mark.timeout(PATIENCE + 20)
+
+
 def run_campaign(name: str, engine: str, rounds: int, *options: str) -> dict[str, Any]:
     """The figures of a campaign in a process of its own, with choices of its own; it prints their seed."""
     chosen = [name, "--engine", engine, "--rounds", str(rounds), *options, "--here"]
     command = [sys.executable, "-m", "tests.torture", *chosen]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures

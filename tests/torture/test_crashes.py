@@ -1,6 +1,8 @@
 """Whatever dies, every acknowledged write is there, no other is half there, and repeating settles it once."""
 
-from tests.torture.short_forms import needs_postgresql, run_campaign
+from tests.torture.short_forms import needs_postgresql, patient, run_campaign
+
+pytestmark = patient
 
 
 def test_processes_are_killed(engine: str):

@@ -1,6 +1,8 @@
 """An acknowledged write outlives the machine it was written on, if the standby is synchronous."""
 
-from tests.torture.short_forms import needs_postgresql, run_campaign
+from tests.torture.short_forms import needs_postgresql, patient, run_campaign
+
+pytestmark = patient
 
 
 def test_the_primary_is_lost(engine: str):

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.pgbouncer import MISSING, find_pgbouncer
-from tests.torture.short_forms import needs_postgresql, run_campaign
+from tests.torture.short_forms import needs_postgresql, patient, run_campaign
+
+pytestmark = patient
 
 
 def test_writers_and_a_reader_behind_pgbouncer(engine: str):

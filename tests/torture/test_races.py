@@ -2,7 +2,9 @@
 
 from tests.torture.linearizability import Operation, is_linearizable
 from tests.torture.sequential import Row, step
-from tests.torture.short_forms import run_campaign
+from tests.torture.short_forms import patient, run_campaign
+
+pytestmark = patient
 
 
 def test_histories_are_linearizable(engine: str):
