@@ -10,7 +10,6 @@ import pytest
 from tests.parallel import ROOT
 from tests.postgres import find_binaries
 
-
 PATIENCE = 300
 """Seconds; most campaigns need five. A machine that does other things as well takes its time."""
 patient = pytest.mark.timeout(PATIENCE + 20)
