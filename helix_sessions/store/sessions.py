@@ -26,7 +26,7 @@ from helix_sessions.store import (
 )
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
-from helix_sessions.store.database import execute
+from helix_sessions.store.database import execute, let_go_if_broken
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import (
     ALL_COLUMNS,
@@ -218,6 +218,7 @@ class Sessions(StoreBase):
         return self._query()
 
     def _query(self, *, tombstones: bool = False) -> SessionQuerySet:
+        let_go_if_broken(self._connection)
         sessions = Session.with_tombstones if tombstones else Session.objects
         rows = sessions.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
