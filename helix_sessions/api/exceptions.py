@@ -24,6 +24,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
     exceptions.SessionBusy: 503,
+    exceptions.ContentUnreadable: 503,
     exceptions.HelixSessionsError: 400,
 }
 """An error has the status of the nearest of its classes that is named here."""

@@ -172,7 +172,8 @@ def _texts(
 ) -> list[tuple[Any, ...]]:
     selection = table(Session).selection(connection.vendor, columns)
     sql = f"SELECT {selection} FROM {SESSIONS} WHERE {scope.on('session_id')} AND {condition}"  # noqa: S608
-    return fetch(connection, sql, scope.params, prepare=False)
+    found = fetch(connection, sql, scope.params, prepare=False)
+    return [tuple(table(Session).opened(columns, list(values))) for values in found]
 
 
 def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:

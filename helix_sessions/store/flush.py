@@ -68,8 +68,8 @@ def if_unchanged(work: "Work", xmin: str, lock_timeout: str) -> str | None:
         return None
     vendor = work.connection.vendor
     columns = tuple(work.changes)
-    params = table(Session).encoder(vendor, columns)(list(work.changes.values()))
-    params += [work.session.session_id, xmin, lock_timeout]
+    encode = table(Session).encoder(vendor, (*columns, "session_id"))
+    params = [*encode([*work.changes.values(), work.session.session_id]), xmin, lock_timeout]
     for model, rows in work.inserts.items():
         encode = table(model).encoder(vendor, table(model).columns)
         for row in rows:
@@ -121,6 +121,6 @@ def _session_update(work: "Work") -> list[tuple[str, list[Any]]]:
     if work.new or not work.changes:
         return []
     columns = tuple(work.changes)
-    encode = table(Session).encoder(work.connection.vendor, columns)
-    params = [*encode(list(work.changes.values())), work.session.session_id]
+    encode = table(Session).encoder(work.connection.vendor, (*columns, "session_id"))
+    params = encode([*work.changes.values(), work.session.session_id])
     return [(update_sql(Session, columns, ("session_id",)), params)]
