@@ -29,10 +29,12 @@ Place = tuple[Any, ...]
 SEALED = " "
 """What a sealed text begins with."""
 
+VEILED = "~"
+"""What a veiled digest begins with; a digest is hexadecimal."""
+
 _LAYOUT = "1"
 _NONCE = 12
 _KEY_BYTES = 32
-_VEILED = "~"
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
@@ -51,6 +53,11 @@ class Keyring:
         self._by_mark = {_mark(key_id): key for key_id, key in keys.items()}
         self.prefix = "" if active is None else f'{SEALED}"{_LAYOUT}.{active}.'
         """What a text that the active key sealed begins with."""
+        self.veil_prefix = "" if active is None else f"{VEILED}{_mark(active)}"
+
+    def is_current(self, text: str) -> bool:
+        """Whether a text is as it would be stored now."""
+        return text.startswith(self.prefix) if self.prefix else not text.startswith(SEALED)
 
     def seal(self, place: Place, text: str) -> str:
         """The text as it is stored; without an active key, as it is."""
@@ -82,10 +89,10 @@ class Keyring:
 
     def veil(self, scope: str, digest: str) -> str:
         """A digest that tells nothing to who can guess what it is of: one block of AES, reversible."""
-        if self.active is None or not digest:
+        if self.active is None or not digest or digest.startswith(VEILED):
             return digest
         block = _block(self.keys[self.active], scope).encryptor().update(bytes.fromhex(digest))
-        return f"{_VEILED}{_mark(self.active)}{urlsafe_b64encode(block).decode().rstrip('=')}"
+        return f"{self.veil_prefix}{urlsafe_b64encode(block).decode().rstrip('=')}"
 
     def unveil(self, scope: str, veiled: str) -> str:
         """The digest; where its key is not known, something no digest equals."""
@@ -132,7 +139,7 @@ def veil(scope: Any, digest: str) -> str:
 def unveil(scope: Any, stored: str) -> str:
     """A digest that may be veiled."""
     ring = keyring()
-    return stored if ring is None or not stored.startswith(_VEILED) else ring.unveil(str(scope), stored)
+    return stored if ring is None or not stored.startswith(VEILED) else ring.unveil(str(scope), stored)
 
 
 def _keyring(given: Mapping[str, Any]) -> Keyring:
@@ -205,5 +212,6 @@ def _parts(sealed: str) -> tuple[str, str, str]:
 
 def _missing(key_id: str) -> ContentUnreadable:
     return ContentUnreadable(
-        f"This content is encrypted with the key {key_id[:32]!r}, which is not configured.", key_id=key_id[:32]
+        f"This content is encrypted with the key {key_id[:32]!r}, which is not configured.",
+        key_id=key_id[:32],
     )

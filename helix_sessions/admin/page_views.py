@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import sight
+from helix_sessions.admin import sealed, sight
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
@@ -222,7 +222,7 @@ class PageViews(ModelAdmin):
             "object_id": quote(session.session_id),
             "status_chip": sight.status_chip(session.status),
             "chips": list(sight.condition_chips(session, now)),
-            "remarks": sight.remarks(session, now),
+            "remarks": [*_unreadable(session), *sight.remarks(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "actions": [
                 action
@@ -231,6 +231,12 @@ class PageViews(ModelAdmin):
             ],
             "tabs": _tabs(session, children),
         }
+
+
+def _unreadable(session: Session) -> list[sight.Remark]:
+    """That a part of the session could not be decrypted, and why."""
+    reason = sealed.settle(session)
+    return [] if reason is None else [sight.Remark(tone="failed", text=str(reason))]
 
 
 def _stream(session: Session) -> str:

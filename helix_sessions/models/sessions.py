@@ -147,7 +147,7 @@ class Session(models.Model):
     client_tool_call_ownership = DocumentField(null=True)
     tracing_context = DocumentField(null=True)
     location = DocumentField(null=True)
-    workspace_ref = DocumentField(null=True)
+    workspace_ref = DocumentField(null=True, searchable=True)
 
     version = models.BigIntegerField(default=1)
     head_seq = models.BigIntegerField(default=0)

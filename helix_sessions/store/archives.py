@@ -161,6 +161,13 @@ def read_file(archive: ArchivedRange) -> Iterator[str]:
             yield encryption.open_text(line_place(archive.session_id, seq), line.rstrip("\n"))
 
 
+def is_sealed_by(archive: ArchivedRange, ring: encryption.Keyring) -> bool:
+    """Whether an archive is as the ring would write it now."""
+    with storage_named(archive.storage).open(archive.name, "rb") as stored:
+        unpacked = gzip.GzipFile(fileobj=cast(Any, stored), mode="rb")
+        return ring.is_current(unpacked.readline().decode())
+
+
 def line_place(session_id: str, seq: int) -> encryption.Place:
     """Where an archived event is, for who seals it and who opens it."""
     return ("archivedrange", "line", session_id, seq)

@@ -40,7 +40,7 @@ class Idempotency(StoreBase):
                 return _given(connection, owner, key, digest)
             answer = work()
             rows = IdempotentAnswer.objects.using(self.using).filter(user_id=owner, key=key)
-            body = encryption.seal_text(_place(owner, key), answer.body)
+            body = encryption.seal_text(place_of_answer(owner, key), answer.body)
             rows.update(status=answer.status, headers=answer.headers, body=body)
             return answer
 
@@ -85,9 +85,10 @@ def _given(connection: BaseDatabaseWrapper, user_id: Any, key: str, digest: str)
     before, status, headers, body = rows[0]
     if encryption.unveil(user_id, before) != digest:
         raise IdempotencyKeyReused
-    text = encryption.open_text(_place(user_id, key), body)
+    text = encryption.open_text(place_of_answer(user_id, key), body)
     return Answer(status=status, headers=documents.load(headers), body=text, replayed=True)
 
 
-def _place(user_id: Any, key: str) -> encryption.Place:
+def place_of_answer(user_id: Any, key: str) -> encryption.Place:
+    """Where an answer's body is, for who seals it and who opens it."""
     return ("idempotentanswer", "body", user_id, key)

@@ -1,7 +1,6 @@
 """Rewind: the session as it was at a checkpoint, to try again from there."""
 
 from dataclasses import replace
-from typing import Any
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import CheckpointNotFound

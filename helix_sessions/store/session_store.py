@@ -12,6 +12,7 @@ from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
+from helix_sessions.store.rotations import Rotations
 from helix_sessions.store.runs import Runs
 from helix_sessions.store.states import States
 from helix_sessions.store.sub_sessions import SubSessions
@@ -41,5 +42,6 @@ class SessionStore(
     Exports,
     Imports,
     Erasure,
+    Rotations,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""
