@@ -12,25 +12,26 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in pat
 
 DOORS = ("api", "admin", "templatetags", "management", "integrations", "urls")
 DRIVERS = ("runtime", "stream", "tasks")
-MANNERS = ("apps", "checks", "conf", "documents", "exceptions", "signals", "types")
+MANNERS = ("apps", "checks", "conf", "documents", "encryption", "exceptions", "signals", "types")
 
 MAY_KNOW = {
     "exceptions": (),
     "types": ("exceptions",),
     "conf": (),
     "signals": (),
-    "documents": ("conf", "exceptions"),
+    "encryption": ("conf", "exceptions"),
+    "documents": ("conf", "encryption", "exceptions"),
     "transcripts": (),
     "projection": ("transcripts", "types"),
     "recovery": ("projection", "transcripts"),
     "writes": ("exceptions",),
-    "models": ("documents", "types"),
-    "checks": ("conf", "models"),
+    "models": ("documents", "encryption", "types"),
+    "checks": ("conf", "encryption", "exceptions", "models"),
     "apps": ("checks",),
     "storages": ("exceptions",),
     "workspaces": ("conf", "exceptions", "storages"),
     "store": (
-        *("conf", "documents", "exceptions", "models", "projection", "recovery"),
+        *("conf", "documents", "encryption", "exceptions", "models", "projection", "recovery"),
         *("signals", "storages", "stream", "transcripts", "types", "workspaces", "writes"),
     ),
 }

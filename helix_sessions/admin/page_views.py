@@ -195,7 +195,8 @@ class PageViews(ModelAdmin):
         session_id = unquote(object_id)
         if not sight.is_id(session_id):
             return None
-        return Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
+        session = Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
+        return None if session is None else sealed.settle(session)
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._get_obj_does_not_exist_redirect(request, self.opts, unquote(object_id))  # type: ignore[attr-defined, no-any-return]
@@ -235,7 +236,7 @@ class PageViews(ModelAdmin):
 
 def _unreadable(session: Session) -> list[sight.Remark]:
     """That a part of the session could not be decrypted, and why."""
-    reason = sealed.settle(session)
+    reason = sealed.reason(session)
     return [] if reason is None else [sight.Remark(tone="failed", text=str(reason))]
 
 

@@ -12,9 +12,11 @@ from helix_sessions.models.fields import key_of
 from helix_sessions.store.tables import table
 
 
-def settle(session: Session) -> ContentUnreadable | None:
-    """Open what was read of a session; what cannot be opened is absent, and the reason is returned."""
-    reason = None
+_REASON = "_unreadable"
+
+
+def settle(session: Session) -> Session:
+    """Open what was read of a session; what cannot be opened is absent, and `reason` says why."""
     deferred = session.get_deferred_fields()
     for name in table(Session).content:
         if name not in deferred:
@@ -22,8 +24,14 @@ def settle(session: Session) -> ContentUnreadable | None:
                 getattr(session, name)
             except ContentUnreadable as error:
                 setattr(session, name, None)
-                reason = reason or error
-    return reason
+                vars(session).setdefault(_REASON, error)
+    return session
+
+
+def reason(session: Session) -> ContentUnreadable | None:
+    """Why a part of the session is absent."""
+    found: ContentUnreadable | None = vars(session).get(_REASON)
+    return found
 
 
 def open_beginnings(

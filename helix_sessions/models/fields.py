@@ -108,7 +108,8 @@ def place_of(instance: models.Model, column: str) -> encryption.Place:
 def beginning_of(column: str, characters: int) -> Case:
     """The first characters of a document's text, cut by the database; sealed content cannot be cut."""
     text = Cast(column, models.TextField())
-    return Case(When(Exact(Left(text, 1), SEALED), then=text), default=Left(text, characters))
+    cut = Left(text, characters, output_field=models.TextField())
+    return Case(When(Exact(Left(text, 1), SEALED), then=text), default=cut)
 
 
 def size_of(column: str) -> Length:

@@ -1,7 +1,7 @@
 """The contract's own tests, with everything they store encrypted.
 
-The whole suite runs so with `HELIX_TEST_ENCRYPTION=1 python -m tests.run`; this is the part of every run. (Those
-few tests that compare stored bytes are about plain storage.)
+The whole suite runs so with `HELIX_TEST_ENCRYPTION=1 python -m tests.run`; this is the part of every run.
+(Those few tests that compare stored bytes are about plain storage.)
 """
 
 from importlib import import_module
