@@ -11,7 +11,6 @@ from helix_sessions.models import Session
 from helix_sessions.models.fields import key_of
 from helix_sessions.store.tables import table
 
-
 _REASON = "_unreadable"
 
 
