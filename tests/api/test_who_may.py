@@ -212,6 +212,7 @@ NOT_ABOUT_ONE_SESSION = {
     "export_sessions",
     "import_sessions",
     "prune_sessions",
+    "rotate_encryption",
     "settle_expired_calls",
     "suspend",
     "answer_once",
