@@ -648,6 +648,22 @@ class PruneSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RotationSummary:
+    """What a rotation of encryption keys has sealed anew, or in a dry run would."""
+
+    sessions: int = 0
+    """Sessions that were looked at."""
+    rows: int = 0
+    """Rows that were written again."""
+    files: int = 0
+    """Archives that were written again."""
+    errors: int = 0
+    """Sessions and kept answers with content that cannot be read. It is left as it is."""
+    last_session_id: str | None = None
+    """The session it came to last; `after` goes on behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSummary:
     """What was moved from event logs to a storage, or in a dry run would be."""
 

@@ -42,6 +42,7 @@ from helix_sessions.types import (
     PruneSummary,
     Resumption,
     RetentionPolicy,
+    RotationSummary,
     Run,
     SessionHead,
     SessionState,
@@ -517,6 +518,15 @@ class AsyncSessionStore:
     async def set_expiry(
         self, session_id: str, expires_at: datetime | None, *, expected_version: int | None = ...
     ) -> int: ...
+    async def rotate_encryption(
+        self,
+        *,
+        after: str = ...,
+        page_size: int = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[RotationSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> RotationSummary: ...
 
 class AsyncFencedStore(AsyncSessionStore):
     def __await__(self) -> Generator[None, None, AsyncFencedStore]: ...

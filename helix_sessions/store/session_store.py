@@ -16,6 +16,7 @@ from helix_sessions.store.notes import Notes
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
+from helix_sessions.store.rotations import Rotations
 from helix_sessions.store.runs import Runs
 from helix_sessions.store.sub_sessions import SubSessions
 from helix_sessions.store.subscriptions import Subscriptions
@@ -47,5 +48,6 @@ class SessionStore(
     Exports,
     Imports,
     Erasure,
+    Rotations,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

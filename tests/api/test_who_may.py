@@ -311,6 +311,7 @@ NOT_ABOUT_ONE_SESSION = {
     "find_notes",
     "import_sessions",
     "prune_sessions",
+    "rotate_encryption",
     "settle_expired_calls",
     "suspend",
     "answer_once",
