@@ -366,7 +366,9 @@ class TestRaces:
             return AIMessage("late")
 
         with pytest.raises(StaleState):
-            chat(DjangoSaver(), meanwhile).invoke({"messages": [("user", "two")]}, config())
+            chat(DjangoSaver(), meanwhile).invoke(
+                {"messages": [("user", "two")]}, config(), durability="sync"
+            )
         said = texts(graph.get_state(config()).values)
         assert "the other" in said
         assert "late" not in said
