@@ -130,12 +130,20 @@ def test_other_bad_input(store: SessionStore, session: str) -> None:
     for document in (float("nan"), {1: 2}, object(), "\ud800"):
         with pytest.raises(InvalidDocument):
             store.put_notes(session, {"a": 1, "b": document})
-    for options in ({"append_messages": [USER]}, {"expected_version": 1}):
+    loud: list[dict[str, Any]] = [{"append_messages": [USER]}, {"expected_version": 1}]
+    for options in loud:
         with pytest.raises(InvalidInput):
-            store.put_notes(session, {"a": 1}, quietly=True, **options)  # type: ignore[arg-type]
-    for options in ({"keys": "abc"}, {"prefix": 1}, {"limit": -1}, {"last_first": 1}, {"keys": 1}):
+            store.put_notes(session, {"a": 1}, quietly=True, **options)
+    bad: list[dict[str, Any]] = [
+        {"keys": "abc"},
+        {"prefix": 1},
+        {"limit": -1},
+        {"last_first": 1},
+        {"keys": 1},
+    ]
+    for options in bad:
         with pytest.raises(InvalidInput):
-            store.get_notes(session, **options)  # type: ignore[arg-type]
+            store.get_notes(session, **options)
     with pytest.raises(InvalidInput):
         store.find_notes(run_id="")
     assert store.load_state(session) == before

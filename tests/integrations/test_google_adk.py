@@ -41,13 +41,13 @@ class Client:
     def __init__(self, service: Any = None) -> None:
         self.service = service or DjangoSessionService()
 
-    def create(self, session_id: str | None = "s", **more: Any) -> Session:
+    def create(self, session_id: str | None = "s", **more: Any) -> Any:
         return async_to_sync(self.service.create_session)(**{**PLACE, "session_id": session_id, **more})
 
     def get(self, session_id: str = "s", **more: Any) -> Any:
         return async_to_sync(self.service.get_session)(**{**PLACE, "session_id": session_id, **more})
 
-    def append(self, session: Session, event: Event) -> Event:
+    def append(self, session: Session, event: Event) -> Any:
         return async_to_sync(self.service.append_event)(session, event)
 
     def list(self, **more: Any) -> Any:

@@ -237,7 +237,7 @@ def test_values_that_did_not_change_are_found_where_they_are() -> None:
     saver = DjangoSaver()
     here = put(saver, config(checkpoint_ns=""), {"a": {"x": {1, 2}}, "b": 1}, 1)
     for version in (2, 3):
-        checkpoint = {
+        checkpoint: Any = {
             **empty_checkpoint(),
             "id": str(uuid6(clock_seq=version)),
             "channel_values": {"a": {"x": {1, 2}}, "b": version},
@@ -346,7 +346,7 @@ class TestRaces:
         for version in (2, 3, 4):
             if version == 4:
                 DjangoSaver().prune(["t"])
-            checkpoint = {
+            checkpoint: Any = {
                 **empty_checkpoint(),
                 "id": str(uuid6(clock_seq=version)),
                 "channel_values": {**kept, "b": version},

@@ -287,7 +287,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
 
     def _create(self, thread: str, config: RunnableConfig, *, new: bool = True) -> None:
         user = config.get("configurable", {}).get("user_id")
-        fields = {"user_id": user} if isinstance(user, str) and user else {}
+        fields: dict[str, Any] = {"user_id": user} if isinstance(user, str) and user else {}
         if self._fields is not None:
             fields |= self._fields(config)
         try:

@@ -95,7 +95,8 @@ class Thread:
         """The values as they are stored, those that an earlier checkpoint holds included."""
         held = document.get("held", {})
         if not held:
-            return document["values"]
+            values: Document = document["values"]
+            return values
         namespace = document.get("ns", "")
         keys = {holder: places.checkpoint(namespace, holder) for holder in set(held.values())}
         found = {note.key: note.document for note in self.store.get_notes(self.id, keys=keys.values())}
