@@ -134,7 +134,8 @@ def test_other_bad_input(store: SessionStore, session: str) -> None:
     for options in loud:
         with pytest.raises(InvalidInput):
             store.put_notes(session, {"a": 1}, quietly=True, **options)
-    bad: list[dict[str, Any]] = [
+    bad: list[dict[str, Any]]
+    bad = [
         {"keys": "abc"},
         {"prefix": 1},
         {"limit": -1},
