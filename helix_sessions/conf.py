@@ -89,6 +89,10 @@ class Conf:
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""
 
+    COMPACTION_SECONDS: float = 600.0
+    """How long a compaction may take before another of the same session may begin, if nobody can tell
+    whether its process is still at it."""
+
     STUCK_MINUTES: int = 15
     """A session that is running and has not moved for so long is shown as stuck."""
 

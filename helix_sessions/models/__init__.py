@@ -3,8 +3,10 @@
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
+from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
 from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.idempotency import IdempotentAnswer
+from helix_sessions.models.instructions import Instructions, InstructionsRevision
 from helix_sessions.models.messages import Message
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
@@ -16,9 +18,14 @@ __all__ = [
     "ArchivedRange",
     "Checkpoint",
     "ClientCall",
+    "Compaction",
+    "ContextEpoch",
+    "ContextUpdate",
     "Event",
     "EventKey",
     "IdempotentAnswer",
+    "Instructions",
+    "InstructionsRevision",
     "Message",
     "Run",
     "Session",

@@ -19,6 +19,10 @@ from helix_sessions.types import (
     ChildWait,
     CleanupSummary,
     CommitResult,
+    Compaction,
+    CompactionPolicy,
+    ContextOutcome,
+    ContextSource,
     DebrisSummary,
     ErasureSummary,
     EventRecord,
@@ -30,6 +34,7 @@ from helix_sessions.types import (
     MessagePage,
     Messages,
     MessageTexts,
+    ModelContext,
     Page,
     PendingCall,
     ProjectedMessage,
@@ -43,12 +48,14 @@ from helix_sessions.types import (
     StagedChange,
     Submission,
     SubSessionRef,
+    Summarize,
     TransferSummary,
     Turn,
     Unset,
     Wake,
     Writable,
 )
+from helix_sessions.types import ContextEpoch as Epoch
 from helix_sessions.types import Messages as MessageList
 
 class AsyncSessionStore:
@@ -99,6 +106,24 @@ class AsyncSessionStore:
     def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]: ...
     async def detach(self, session_id: str) -> None: ...
     async def publish_fragment(self, session_id: str, data: JSON) -> None: ...
+    async def reconcile_context(
+        self, session_id: str, sources: Iterable[ContextSource], *, expected_version: int | None = ...
+    ) -> ContextOutcome: ...
+    async def get_context(self, session_id: str) -> ModelContext: ...
+    async def get_context_epoch(self, session_id: str) -> Epoch | None: ...
+    async def move_session(
+        self, session_id: str, location: JSON, *, expected_version: int | None = ...
+    ) -> SessionState: ...
+    async def compact(
+        self,
+        session_id: str,
+        summarize: Summarize,
+        policy: CompactionPolicy | dict[str, Any],
+        *,
+        reason: str = ...,
+        expected_version: int | None = ...,
+    ) -> Compaction | None: ...
+    async def list_compactions(self, session_id: str) -> list[Compaction]: ...
     async def load_state(self, session_id: str) -> SessionState: ...
     async def save_state(
         self, session_id: str, state: SessionState, *, expected_version: int | None = ...

@@ -81,8 +81,11 @@ def _restore_transcript(work: Work, row: models.Checkpoint) -> bool:
     common = _still_visible(work, row)
     removed = messages.truncate(work, common)
     hidden = _hidden_since(work, row, common)
-    for role, content in hidden:
-        work.message(role, content)
+    for role, content, told_of_changes in hidden:
+        position = work.session.message_count
+        seq = work.message(role, content)
+        if told_of_changes:
+            work.insert(models.ContextUpdate, seq=seq, position=position)
     return bool(removed or hidden)
 
 
@@ -99,11 +102,12 @@ def _still_visible(work: Work, row: models.Checkpoint) -> int:
 def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[Any, ...]]:
     if common == row.message_count:
         return []
-    rows = table(models.Message)
+    rows, updates = table(models.Message), table(models.ContextUpdate).name
     return fetch(
         work.connection,
-        f'SELECT "role", {rows.selection(work.connection.vendor, ["content"])} FROM {rows.name}'  # noqa: S608
-        ' WHERE "session_id" = %s AND "position" >= %s AND "position" < %s AND "seq" <= %s'
-        ' AND "truncated_seq" > %s ORDER BY "position"',
+        f'SELECT m."role", {rows.selection(work.connection.vendor, ["content"], "m.")},'  # noqa: S608
+        f' EXISTS (SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq")'
+        f' FROM {rows.name} m WHERE m."session_id" = %s AND m."position" >= %s AND m."position" < %s'
+        ' AND m."seq" <= %s AND m."truncated_seq" > %s ORDER BY m."position"',
         [work.session.session_id, common, row.message_count, row.seq, row.seq],
     )

@@ -2,6 +2,8 @@ from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
 from helix_sessions.store.cleanup import Cleanup
 from helix_sessions.store.commits import Commits
+from helix_sessions.store.compactions import Compactions
+from helix_sessions.store.contexts import Contexts
 from helix_sessions.store.debris import Debris
 from helix_sessions.store.erasure import Erasure
 from helix_sessions.store.events import Events
@@ -23,6 +25,8 @@ from helix_sessions.store.turns import Turns
 class SessionStore(
     Events,
     Subscriptions,
+    Contexts,
+    Compactions,
     States,
     Cleanup,
     Commits,

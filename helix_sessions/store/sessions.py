@@ -14,7 +14,7 @@ from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import archives, context_rows, cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute
@@ -334,6 +334,7 @@ def branch(
     snapshots.record(work, custom, documents.dump(custom))
     forked = {"agent_type": source.agent_type, "forked_from": [source_id, checkpoint_id]}
     work.event("session_started", forked)
+    context_rows.copy(work, source_id, count, work.session.head_seq + 1)
     _copy_messages(work, source_id, count)
     return work, custom
 
