@@ -1,8 +1,9 @@
 """Tool calls and their results as transcripts hold them, whoever's format they are in.
 
-Read are `tool_calls` (our flat ones and OpenAI's with a `function`), `tool_use` blocks in the content of an
-assistant message, tool messages, and `tool_result` blocks in the content of a user or tool message. Messages
-are whatever JSON a provider sent, so what does not look like a call or a result is passed over.
+Read are `tool_calls` (our flat ones and OpenAI's with a `function`), a `function_call` that a message has as
+its `item`, `tool_use` blocks in the content of an assistant message, tool messages, and `tool_result` blocks
+in the content of a user or tool message. Messages are whatever JSON a provider sent, so what does not look
+like a call or a result is passed over.
 """
 
 import json
@@ -57,6 +58,9 @@ def calls_in(message: Any) -> list[ToolCall]:
     calls = (
         [_read_call(call) for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
     )
+    item = message.get("item")
+    if isinstance(item, dict) and item.get("type") == "function_call":
+        calls.append(_read_call({"id": item.get("call_id"), "function": item}))
     known = {call["id"] for call in calls if _is_id(call["id"])}
     for block in _blocks(message, "tool_use"):
         if _is_id(block.get("id")) and block["id"] not in known:

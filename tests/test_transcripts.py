@@ -48,6 +48,16 @@ def test_a_call_without_a_result_is_open() -> None:
     assert open_tool_calls(messages) == [{"id": "c1", "name": "look", "arguments": {"q": 1}}]
 
 
+def test_a_call_may_be_the_item_of_a_message() -> None:
+    item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"q": 1}'}
+    message = {"role": "assistant", "tool_name": "look", "item": item}
+
+    assert open_tool_calls([message]) == [{"id": "c1", "name": "look", "arguments": {"q": 1}}]
+    assert open_ids(message, {"role": "tool", "tool_call_id": "c1", "item": {}}) == []
+    assert open_ids({**message, "item": {**item, "type": "reasoning"}}) == []
+    assert open_ids({**message, "item": "function_call"}) == []
+
+
 def test_open_calls_come_in_the_order_they_were_made() -> None:
     assert open_ids(calling(call("c3"), call("c1")), calling(call("c2")), result("c1")) == ["c3", "c2"]
 

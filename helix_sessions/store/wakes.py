@@ -85,7 +85,7 @@ def _recent_events(work: Work) -> Iterator[LoggedEvent]:
 def _may_matter(kind: str, text: str | None) -> bool:
     """Most messages neither call nor answer; they need not be parsed to know that."""
     if kind == "assistant_message":
-        return text is not None and ("tool_calls" in text or "tool_use" in text)
+        return text is not None and '"tool_' in text
     return kind != "user_message" or (text is not None and "tool_result" in text)
 
 

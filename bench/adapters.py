@@ -1,0 +1,141 @@
+"""`python -m bench.adapters [--quick]`: each framework on our adapter and on its own PostgreSQL store.
+
+Both make the same calls of the framework, in turn, each on a database of its own of one durable server. The
+times are those of whole calls in one process; the ratio is taken round by round.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench import payload
+from bench.contestants.base import Contestant
+from bench.contestants.openai_agents import OpenAIAgents
+from bench.contestants.ours import Ours
+from bench.databases import Arena, arena
+from bench.measure import Task, interleave, ratio
+from bench.operations import new_session
+from bench.place import Place, Route
+
+HISTORY = 1000
+_steps = payload.steps()
+
+
+class OpenAIAgentsAdapter(OpenAIAgents):
+    """`DjangoSession` instead of `SQLAlchemySession`."""
+
+    name = "DjangoSession"
+    database = Ours.database
+    packages = ("agents",)
+
+    def __init__(self, place: Place, through: Route = "direct") -> None:
+        self.runner = asyncio.Runner()
+        self.sessions: dict[str, Any] = {}
+
+    def close(self) -> None:
+        self.runner.run(_close_connections())
+        self.runner.close()
+
+    def create(self, session_id: str) -> None:
+        from helix_sessions.integrations.openai_agents import DjangoSession
+
+        self.sessions[session_id] = DjangoSession(session_id)
+
+
+async def _close_connections() -> None:
+    from asgiref.sync import sync_to_async
+    from django.db import connections
+
+    await sync_to_async(connections.close_all)()
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One call of a framework: on its own store, on ours, and how far we want to be ahead."""
+
+    what: str
+    theirs: type[Contestant]
+    ours: type[Contestant]
+    call: Callable[[Any, str], Any]
+    times_as_fast: float
+    share_of_wal: float | None = None
+
+
+def _add_items(one: Any, session_id: str) -> None:
+    one.append(session_id, next(_steps).messages)
+
+
+DUELS = [Duel("OpenAI add_items, two items", OpenAIAgents, OpenAIAgentsAdapter, _add_items, 1.5)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.adapters", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is stopped
+    with arena() as where:
+        missed = [duel.what for duel in DUELS if not _measure(where, duel, 8 if arguments.quick else 25)]
+    sys.exit(f"Not reached: {', '.join(missed)}" if missed else 0)
+
+
+def _measure(where: Arena, duel: Duel, rounds: int) -> bool:
+    contestants = [duel.theirs(where.place), duel.ours(where.place)]
+    history = payload.history(HISTORY)
+    sessions = [new_session(one, history) for one in contestants]
+    where.place.settle(*(one.database for one in contestants))
+    tasks = [
+        Task(one.name, lambda one=one, key=key: duel.call(one, key), repeat=10)  # type: ignore[misc]
+        for one, key in zip(contestants, sessions, strict=True)
+    ]
+    timings = interleave(tasks, rounds)
+    wal = [_wal_of(where.place, task) for task in tasks]
+    for one in contestants:
+        one.close()
+    theirs, ours = (timings[task.name] for task in tasks)
+    ahead = ratio(theirs, ours)
+    print(f"{duel.what}, history {HISTORY:,}")
+    for task, timing, written in zip(tasks, (theirs, ours), wal, strict=True):
+        middle, quiet = 1000 * median(timing.seconds), 1000 * timing.quiet
+        print(f"  {task.name:<26}{middle:>9.2f} ms {quiet:>9.2f} ms quiet {written:>12,.0f} bytes of WAL")
+    reached = ahead.middle >= duel.times_as_fast
+    print(f"  times as fast: {ahead.middle:.2f} ({ahead.low:.2f} to {ahead.high:.2f}), ", end="")
+    print(f"wanted {duel.times_as_fast:g}: {_verdict(reached)}")
+    if duel.share_of_wal is not None:
+        share = wal[1] / wal[0]
+        reached &= share <= duel.share_of_wal
+        print(f"  share of its WAL: {share:.3f}, wanted {duel.share_of_wal:g}: ", end="")
+        print(_verdict(share <= duel.share_of_wal))
+    sys.stdout.flush()
+    return reached
+
+
+def _verdict(reached: bool) -> str:
+    return "reached" if reached else "NOT REACHED"
+
+
+def _wal_of(place: Place, task: Task) -> float:
+    """Bytes of WAL per call; a few before it, so that whole pages after a checkpoint are not counted."""
+    place.execute("CHECKPOINT")
+    for _ in range(10):
+        task.run()
+    before = _wal_position(place)
+    for _ in range(20):
+        task.run()
+    return (_wal_position(place) - before) / 20
+
+
+def _wal_position(place: Place) -> int:
+    ((position,),) = place.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+    return int(position)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
