@@ -89,6 +89,18 @@ class Conf:
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""
 
+    CONTEXT_SOURCES: list[Any] = []
+    """The sources of the context of every session that is driven without sources of its own: dotted paths,
+    or such paths with a dict of arguments."""
+
+    COMPACTION: dict[str, Any] = {}
+    """The policy of compactions that are asked for by hand, or made without one of their own: the arguments
+    of `CompactionPolicy`."""
+
+    SUMMARIZER: str = ""
+    """The dotted path of the function that summarizes messages for such compactions. They are refused while
+    it is empty."""
+
     COMPACTION_SECONDS: float = 600.0
     """How long a compaction may take before another of the same session may begin, if nobody can tell
     whether its process is still at it."""

@@ -734,3 +734,14 @@ class Compaction:
     message_count: int
     """How many messages it replaced that no earlier one had."""
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionsRevision:
+    """A version of what the agents of a type are told."""
+
+    agent_type: str
+    number: int
+    text: str | None
+    """Without one, they were told nothing from then on."""
+    created_at: datetime

@@ -23,6 +23,8 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.EventsArchived: 410,
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
+    exceptions.ContextUnavailable: 503,
+    exceptions.ContextOverflow: 422,
     exceptions.SessionBusy: 503,
     exceptions.HelixSessionsError: 400,
 }

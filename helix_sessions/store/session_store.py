@@ -9,6 +9,7 @@ from helix_sessions.store.erasure import Erasure
 from helix_sessions.store.events import Events
 from helix_sessions.store.exports import Exports
 from helix_sessions.store.imports import Imports
+from helix_sessions.store.instructions import Instructions
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
@@ -41,6 +42,7 @@ class SessionStore(
     Resumes,
     Children,
     Rewinds,
+    Instructions,
     Retention,
     Exports,
     Imports,

@@ -196,6 +196,12 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "update_sub_session_ref": ("sub",),
     "wake": (),
     "archive_events": (),
+    "compact": (str, {"context_window": None}),
+    "get_context": (),
+    "get_context_epoch": (),
+    "list_compactions": (),
+    "move_session": ("there",),
+    "reconcile_context": ([],),
     "begin_turn": (),
     "resume": (),
     "rewind": (),
@@ -204,6 +210,9 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "submit_tool_result": ("call",),
 }
 NOT_ABOUT_ONE_SESSION = {
+    "get_instructions",
+    "list_instructions_revisions",
+    "set_instructions",
     "archive_long_logs",
     "cleanup_debris",
     "erase_user",
