@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bench.operations import APPEND_TO_1000
 from bench.results import Results
 from bench.scale import Scale
 
@@ -46,10 +47,11 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
             return Bar(what, None, limit, at_least)
         return Bar(what, row.ratio.middle, limit, at_least, row.quiet)
 
-    def ahead(peer: str, limit: float) -> Bar:
+    def ahead(peer: str, limit: float, section: str = STEP, operation: str = "history 1,000") -> Bar:
+        """At the peer's own operation: the step, or for one that stores messages alone the append."""
         what = f"{peer} / ours, history 1,000"
-        theirs = results.find(STEP, "history 1,000", peer)
-        ours = results.find(STEP, "history 1,000", "ours")
+        theirs = results.find(section, operation, peer)
+        ours = results.find(section, operation, "ours")
         if not (theirs and theirs.ratio and theirs.quiet and ours and ours.ratio and ours.quiet):
             return Bar(what, None, limit, True)
         return Bar(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
@@ -79,7 +81,7 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         ratio("SQLite step commit / sqlite3", 2.0, "SQLite", "step commit, history 100"),
         ratio("HTTP page of 50 messages / empty view", 0.5, "HTTP", "page of 50 messages", at_least=True),
         ratio("HTTP commit / empty view", 0.3, "HTTP", "commit", at_least=True),
-        ahead("OpenAI SQLAlchemySession", 3),
+        ahead("OpenAI SQLAlchemySession", 3, "operations", APPEND_TO_1000),
         ahead("Google ADK append_event", 8),
         ahead("LangGraph PostgresSaver", 25),
         value("commit to frame, 200 streams, p50, ms", 5, "live events", "commit to frame, p50"),

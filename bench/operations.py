@@ -16,6 +16,8 @@ from bench.place import Route
 from bench.results import Results
 from bench.scale import Scale
 
+APPEND_TO_1000 = "append 2 messages, history 1,000"
+
 _numbers = count()
 _steps = payload.steps()
 
@@ -133,6 +135,8 @@ def measure_operations(arena: Arena, scale: Scale, results: Results) -> None:
     statuses = {one.name: cycle([("active", "paused"), ("paused", "active")]) for one in contestants}
     timed("create", "create", lambda one: one.create(new_id()))
     timed("append 2 messages", "append", lambda one: one.append(short[one.name], next(_steps).messages))
+    own = {one.name: new_session(one, payload.history(1000)) for one in contestants if hasattr(one, "append")}
+    timed(APPEND_TO_1000, "append", lambda one: one.append(own[one.name], next(_steps).messages))
     timed("emit an event", "emit_event", lambda one: one.emit_event(short[one.name], data))
     timed(
         "compare and set the status",

@@ -8,18 +8,23 @@ from typing import Any
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import InvalidDocument
 
+try:
+    from orjson import dumps as _encode_fast
+except ImportError:  # the extra `fast`
+    _encode_fast = None  # type: ignore[assignment]
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 _ONLY_STRINGS = frozenset((str,))
 
 
-def check(value: Any) -> None:
-    """Raise `InvalidDocument` unless `value` is JSON that comes back equal."""
-    limit = conf.MAX_DOCUMENT_DEPTH
-    room = conf.MAX_DOCUMENT_BYTES
+def check(value: Any, most_bytes: int | None = None) -> bool:
+    """Raise `InvalidDocument` unless `value` is JSON that comes back equal; whether it is free of floats."""
+    room = most_bytes = conf.MAX_DOCUMENT_BYTES if most_bytes is None else most_bytes
     level: list[Any] = [value]
     depth = 0
+    plain = True
     while level:
         below: list[Any] = []
         for item in level:
@@ -31,13 +36,15 @@ def check(value: Any) -> None:
                 below.extend([value for value in item if type(value) not in _PLAIN])
             else:
                 _check_scalar(item)
+                plain = plain and not isinstance(item, float)
         depth += 1
-        if below and depth > limit:
-            raise InvalidDocument(f"The document is nested deeper than {limit} levels.")
+        if below and depth > conf.MAX_DOCUMENT_DEPTH:
+            raise InvalidDocument(f"The document is nested deeper than {conf.MAX_DOCUMENT_DEPTH} levels.")
         room -= len(below)
         if room < 0:  # found before it is written: a small value that holds itself twice has no end
-            raise InvalidDocument(f"The document has more than {conf.MAX_DOCUMENT_BYTES:,} bytes.")
+            raise InvalidDocument(f"The document has more than {most_bytes:,} bytes.")
         level = below
+    return plain
 
 
 def _check_keys(item: dict[Any, Any]) -> None:
@@ -61,17 +68,30 @@ def write(value: Any) -> str:
 
 def dump(value: Any) -> str:
     """The text of a document, or `InvalidDocument`."""
-    check(value)
+    most_bytes = conf.MAX_DOCUMENT_BYTES
+    plain = check(value, most_bytes)
+    text = _written_fast(value) if plain and _encode_fast is not None else None
     try:
-        text = write(value)
+        text = write(value) if text is None else text
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise InvalidDocument("A string holds a lone surrogate, which no encoding can carry.") from None
     except (ValueError, RecursionError) as error:
         raise InvalidDocument(f"The document cannot be written as JSON: {error}.") from None
-    if size > conf.MAX_DOCUMENT_BYTES:
-        raise InvalidDocument(f"The document has {size:,} bytes; {conf.MAX_DOCUMENT_BYTES:,} are allowed.")
+    if size > most_bytes:
+        raise InvalidDocument(f"The document has {size:,} bytes; {most_bytes:,} are allowed.")
     return text
+
+
+def _written_fast(value: Any) -> str | None:
+    """The very text that `write` makes of a value without floats, whose exponents the two write differently.
+
+    `None` for what only the slow way can write or refuse: long integers, deep nesting, lone surrogates.
+    """
+    try:
+        return _encode_fast(value).decode()
+    except TypeError:
+        return None
 
 
 def load(text: str) -> Any:

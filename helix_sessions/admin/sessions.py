@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from helix_sessions.admin import pieces, sight, words
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
-from helix_sessions.admin.base import ModelAdmin
+from helix_sessions.admin.base import ModelAdmin, is_for_the_list, list_action
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.page_views import PageViews
 from helix_sessions.admin.paginator import BoundedPaginator
@@ -88,10 +88,12 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
         """The list, as of one moment."""
         return super().changelist_view(request, {"title": _now("Sessions"), **(extra_context or {})})
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """The actions this user may take on many sessions."""
+        if not is_for_the_list(action_location):
+            return {}
         return {
-            action.name: (self.list_action(action), action.name, action.label)
+            action.name: list_action(self.list_action(action), action.name, action.label)
             for action in ACTIONS.values()
             if not action.is_for_one and action.is_allowed(request)
         }

@@ -1,7 +1,7 @@
 """The store's way to the database: statements, transactions, and driver errors in our words."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, cast
@@ -97,6 +97,13 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *,
     cursor = _cursor(connection, prepare)
     cursor.execute(sql, params)
     return int(cursor.rowcount)
+
+
+def execute_all(connection: BaseDatabaseWrapper, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
+    """Run prepared statements, one after the other."""
+    cursor = _cursor(connection, prepare=True)
+    for sql, params in statements:
+        cursor.execute(sql, params)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """How what a unit of work collected reaches the database: the store's own SQL for writing, all of it here.
 
 There are three ways, and each passes the same tests. `table_by_table` runs on any engine. On PostgreSQL
-`in_one_statement` sends everything at once, and `if_unchanged` does so without the lock and the reading that
-come before, for a row this connection wrote last (see `known_rows`).
+`in_one_statement` sends everything at once. `if_unchanged` does without the reading that comes before, for a
+row this connection wrote last (see `known_rows`).
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ from django.db import models
 
 from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
-from helix_sessions.store.database import execute, fetch
+from helix_sessions.store import known_rows
+from helix_sessions.store.database import execute, execute_all, fetch
 from helix_sessions.store.tables import insert_sql, table, update_sql
 
 if TYPE_CHECKING:
@@ -23,12 +24,19 @@ _ROWS_PER_STATEMENT = 500
 _ROWS_WORTH_PREPARING = 24
 
 
+def all_of(work: "Work") -> str | None:
+    """Flush a write that was decided under the lock; the row's new mark, if the next write can use it."""
+    connection = work.connection
+    kept = known_rows.are_kept(connection)
+    if kept and connection.vendor == "postgresql":
+        return in_one_statement(work)
+    table_by_table(work)
+    return known_rows.sqlite_mark(connection) if kept and not connection.savepoint_ids else None
+
+
 def table_by_table(work: "Work") -> None:
     """One statement for each table."""
-    for sql, params, rows in _insertions(work):
-        execute(work.connection, sql, params, prepare=rows <= _ROWS_WORTH_PREPARING)
-    for sql, params in [*work.statements, *_session_update(work)]:
-        execute(work.connection, sql, params)
+    execute_all(work.connection, [*_short_insertions(work), *work.statements, *_session_update(work)])
 
 
 def in_one_statement(work: "Work") -> str | None:
@@ -37,13 +45,7 @@ def in_one_statement(work: "Work") -> str | None:
     They see the tables as before the statement, so no row may be touched by two of them, and none is:
     each table is written once, and the session's row by the last. Long lists go ahead in pieces.
     """
-    parts: list[tuple[str, list[Any]]] = []
-    for sql, params, rows in _insertions(work):
-        if rows <= _ROWS_WORTH_PREPARING:
-            parts.append((sql, params))
-        else:
-            execute(work.connection, sql, params, prepare=False)
-    parts.extend(work.statements)
+    parts = [*_short_insertions(work), *work.statements]
     update = _session_update(work)
     parts.extend((f"{sql} RETURNING xmin::text", params) for sql, params in update)
     if not parts:
@@ -58,12 +60,36 @@ def in_one_statement(work: "Work") -> str | None:
     return str(fetch(work.connection, sql, params)[0][0])
 
 
-def if_unchanged(work: "Work", xmin: str, lock_timeout: str) -> str | None:
+def if_unchanged(work: "Work", mark: str, lock_timeout: str) -> str | None:
     """Flush a write that was decided on a remembered row, if the row still is that one.
 
-    Returns the row's new `xmin`, or `None` when nothing was written: the row has changed, or the write is
+    Returns the row's new mark, or `None` when nothing was written: the row has changed, or the write is
     not of the plain kind this is made for.
     """
+    if work.connection.vendor == "postgresql":
+        return _if_unchanged_on_postgresql(work, mark, lock_timeout)
+    return _if_unchanged_on_sqlite(work, mark)
+
+
+def _if_unchanged_on_sqlite(work: "Work", mark: str) -> str | None:
+    """In a transaction of its own, begun and ended here: Django's costs as much as the statements in it."""
+    connection = work.connection
+    others, own = mark.split()
+    if own != known_rows.own_changes(connection):
+        return None
+    execute(connection, "BEGIN IMMEDIATE", [])
+    try:
+        if known_rows.sqlite_mark(connection) == mark:
+            table_by_table(work)
+            execute(connection, "COMMIT", [])
+            return f"{others} {known_rows.own_changes(connection)}"
+        return None
+    finally:
+        if connection.connection.in_transaction:
+            connection.connection.rollback()
+
+
+def _if_unchanged_on_postgresql(work: "Work", xmin: str, lock_timeout: str) -> str | None:
     if work.statements or any(len(rows) > _ROWS_WORTH_PREPARING for rows in work.inserts.values()):
         return None
     vendor = work.connection.vendor
@@ -105,6 +131,15 @@ def _type_of(field: "models.Field[Any, Any]") -> str:
     if isinstance(field, models.BooleanField):
         return "boolean"
     return "bigint" if isinstance(field, models.IntegerField) else "text"
+
+
+def _short_insertions(work: "Work") -> Iterator[tuple[str, list[Any]]]:
+    """The insertions worth preparing; long ones are executed on the way."""
+    for sql, params, rows in _insertions(work):
+        if rows <= _ROWS_WORTH_PREPARING:
+            yield sql, params
+        else:
+            execute(work.connection, sql, params, prepare=False)
 
 
 def _insertions(work: "Work") -> Iterator[tuple[str, list[Any], int]]:

@@ -20,6 +20,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 def _naive_utc(value: datetime) -> str:
+    if value.tzinfo is UTC:
+        return value.isoformat(" ").removesuffix("+00:00")
     return str(value.astimezone(UTC).replace(tzinfo=None))
 
 

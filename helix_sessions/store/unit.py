@@ -231,18 +231,14 @@ class Work:
         return seq
 
     def flush(self) -> str | None:
-        """Write everything, in as few statements as the engine allows; the row's new `xmin`, if known."""
+        """Write everything, in as few statements as the engine allows; the row's new mark, if known."""
         if not self.settle():
             return None
         if self.new:
             self._insert_session()
-        xmin: str | None = None
-        if self.connection.vendor == "postgresql" and not conf.PORTABLE_WRITES:
-            xmin = flush.in_one_statement(self)
-        else:
-            flush.table_by_table(self)
+        mark = flush.all_of(self)
         self.wake_readers()
-        return xmin
+        return mark
 
     def wake_readers(self) -> None:
         """Tell those who read along, once the transaction has committed."""
@@ -271,10 +267,10 @@ class Work:
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
-    def as_known(self, xmin: str) -> KnownRow:
+    def as_known(self, mark: str) -> KnownRow:
         """The row as this write left it, for the next one."""
         columns = vars(self.session)
-        return KnownRow(xmin, {name: columns[name] for name in LIGHT_COLUMNS})
+        return KnownRow(mark, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
 class Tree:
@@ -316,15 +312,15 @@ class Tree:
     def flush(self) -> None:
         """Write what was collected for each session. One for which nothing was is left as it is."""
         for work in self._works.values():
-            xmin = work.flush()
-            if xmin is not None:
-                self._written.append((work, xmin))
+            mark = work.flush()
+            if mark is not None:
+                self._written.append((work, mark))
 
     def remember(self) -> None:
         """Keep the rows that were committed, for the next write of this connection."""
         if not self.connection.in_atomic_block:
-            for work, xmin in self._written:
-                known_rows.remember(self.connection, work.session.session_id, work.as_known(xmin))
+            for work, mark in self._written:
+                known_rows.remember(self.connection, work.session.session_id, work.as_known(mark))
 
 
 @contextmanager
@@ -407,10 +403,10 @@ def _decide_unlocked(
     if not work.settle():
         return None
     with errors_translated():
-        xmin = flush.if_unchanged(work, known.xmin, _lock_timeout())
-    if xmin is None:
+        mark = flush.if_unchanged(work, known.mark, _lock_timeout())
+    if mark is None:
         return None
-    known_rows.remember(connection, work.session.session_id, work.as_known(xmin))
+    known_rows.remember(connection, work.session.session_id, work.as_known(mark))
     work.wake_readers()
     return work, outcome
 

@@ -4,7 +4,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 ON_POSTGRESQL = "postgresql" in django_settings.DATABASES["default"]["ENGINE"]
-WAYS = ["remembered row", "one statement", "table by table"] if ON_POSTGRESQL else ["table by table"]
+WAYS = ["remembered row", *(["one statement"] if ON_POSTGRESQL else []), "table by table"]
 
 
 def begin(flush_way: str) -> None:

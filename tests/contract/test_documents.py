@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helix_sessions import documents
 from helix_sessions.store import SessionStore
 from tests.contract.calls import REF
 
@@ -291,3 +292,17 @@ def test_any_document_comes_back_equal(store: SessionStore, value: Any, other: A
     assert exact(store.load_state(session).output) == exact(checkpoint.state.output) == exact(value)
     assert exact(store.get_messages(session).messages[0]["content"]) == exact(value)
     assert exact(store.get_events(session, types=["note"])[0].data) == exact(other)
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_the_text_of_a_document_does_not_depend_on_what_wrote_it(value):
+    assert documents.dump(value) == documents.write(value)
