@@ -23,6 +23,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.EventsArchived: 410,
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
+    exceptions.NotConfigured: 501,
     exceptions.ContextUnavailable: 503,
     exceptions.ContextOverflow: 422,
     exceptions.SessionBusy: 503,
@@ -30,7 +31,7 @@ STATUS_OF: dict[type[Exception], int] = {
 }
 """An error has the status of the nearest of its classes that is named here."""
 
-_RETRIED = (exceptions.SessionBusy, exceptions.IdempotencyInProgress)
+_RETRIED = (exceptions.SessionBusy, exceptions.IdempotencyInProgress, exceptions.ContextUnavailable)
 
 
 class BodyTooLarge(drf.APIException):

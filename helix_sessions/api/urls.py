@@ -9,6 +9,7 @@ from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
     checkpoints,
     commits,
+    contexts,
     events,
     live,
     messages,
@@ -41,6 +42,8 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/messages", messages.MessagesView, "messages"),
     (f"{_SESSION}/messages/count", messages.MessageCountView, "message-count"),
     (f"{_SESSION}/messages/truncate", messages.TruncateView, "truncate-messages"),
+    (f"{_SESSION}/context", contexts.ContextView, "context"),
+    (f"{_SESSION}/compactions", contexts.CompactionsView, "compactions"),
     (f"{_SESSION}/runs", runs.RunsView, "runs"),
     (f"{_SESSION}/runs/<helix_id:run_id>", runs.RunView, "run"),
     (f"{_SESSION}/current-run", runs.CurrentRunView, "current-run"),

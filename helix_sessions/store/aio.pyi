@@ -29,6 +29,7 @@ from helix_sessions.types import (
     EventTexts,
     Finding,
     Fragment,
+    InstructionsRevision,
     InterruptRequest,
     Message,
     MessagePage,
@@ -345,6 +346,9 @@ class AsyncSessionStore:
     async def rewind(
         self, session_id: str, *, checkpoint_id: str | None = ..., expected_version: int | None = ...
     ) -> SessionState: ...
+    async def get_instructions(self, agent_type: str) -> str | None: ...
+    async def set_instructions(self, agent_type: str, text: str | None) -> InstructionsRevision | None: ...
+    async def list_instructions_revisions(self, agent_type: str) -> list[InstructionsRevision]: ...
     async def prune_sessions(
         self,
         policy: RetentionPolicy,

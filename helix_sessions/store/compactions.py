@@ -253,7 +253,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _fence(work: Work) -> int:
-    return 0
+    return int(vars(work.session).get("fence", 0))
 
 
 def _value(row: models.Compaction) -> Compaction:

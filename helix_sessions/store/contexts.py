@@ -90,6 +90,8 @@ class Contexts(States):
             session = work.session
             before = None if session.location is None else documents.load(session.location)
             work.change(location=text)
+            if "fence" in ALL_COLUMNS:
+                work.change(fence=session.fence + 1, lease_owner=None, lease_expires_at=None)
             work.delete(ContextEpoch)
             work.event("session_moved", {"from": before, "to": location})
             custom = snapshots.read(

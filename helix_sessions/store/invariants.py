@@ -14,6 +14,7 @@ from typing import Literal
 from helix_sessions.models import (
     ArchivedRange,
     Checkpoint,
+    Compaction,
     Event,
     EventKey,
     Message,
@@ -27,6 +28,7 @@ from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.tables import table
 
 ARCHIVES, CHECKPOINTS, EVENTS, KEYS = (table(m).name for m in (ArchivedRange, Checkpoint, Event, EventKey))
+COMPACTIONS = table(Compaction).name
 MESSAGES, REFS, RUNS = table(Message).name, table(SubSessionRef).name, table(Run).name
 SESSIONS, STAGED, STATES = table(Session).name, table(StagedChange).name, table(StateSnapshot).name
 
@@ -45,7 +47,7 @@ class Invariant:
 @cache
 def invariants() -> tuple[Invariant, ...]:
     """All of them, in the order they are repaired in."""
-    return (*_orphans(), *_LOG, *_TRANSCRIPT, *_RUNS, *_STATES, *_CHECKPOINTS, *_STAGING, *_TREE)
+    return (*_orphans(), *_LOG, *_TRANSCRIPT, *_RUNS, *_STATES, *_CHECKPOINTS, *_STAGING, *_CONTEXT, *_TREE)
 
 
 def _orphans() -> list[Invariant]:
@@ -326,6 +328,23 @@ _STAGING = (
         repair=(
             f"UPDATE {SESSIONS} SET staged_count = (SELECT COUNT(*) FROM {STAGED} g"
             f" WHERE g.session_id = {SESSIONS}.session_id) WHERE session_id = %s",
+        ),
+    ),
+)
+
+_CONTEXT = (
+    Invariant(
+        code="compaction_beyond_transcript",
+        sql="SELECT c.session_id, 'compactions: ' || COUNT(*)"
+        f" FROM {COMPACTIONS} c JOIN {SESSIONS} s ON s.session_id = c.session_id"
+        " WHERE IN_SCOPE(c) AND c.compacted_seq IS NOT NULL AND c.truncated_seq IS NULL"
+        " AND c.end_position > s.message_count GROUP BY c.session_id",
+        repair=(
+            f"UPDATE {COMPACTIONS} SET truncated_seq = (SELECT s.head_seq FROM {SESSIONS} s"
+            f" WHERE s.session_id = {COMPACTIONS}.session_id)"
+            " WHERE session_id = %s AND compacted_seq IS NOT NULL AND truncated_seq IS NULL"
+            f" AND end_position > (SELECT s.message_count FROM {SESSIONS} s"
+            f" WHERE s.session_id = {COMPACTIONS}.session_id)",
         ),
     ),
 )

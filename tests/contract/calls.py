@@ -76,6 +76,11 @@ def _compact(store: SessionStore, key: str, **options: Any) -> Any:
     return store.compact(key, lambda request: "summary", policy, **options)
 
 
+def _compacted(store: SessionStore, key: str) -> None:
+    _append(store, key)
+    _compact(store, key)
+
+
 RAISING = [
     Call("save_state", _save, "state_saved"),
     Call("save_state_and_promote_staging", _commit, "state_saved"),
@@ -191,7 +196,7 @@ IDLE = [
     Call(
         "compact",
         _compact,
-        arrange=lambda s, k: (_append(s, k), _compact(s, k)),
+        arrange=_compacted,
         label="nothing older to fold",
     ),
     Call("append_messages", lambda s, k, **o: s.append_messages(k, [], **o), label="empty append"),

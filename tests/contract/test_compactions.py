@@ -494,7 +494,10 @@ class TestPolicy:
             CompactionPolicy(5, **bad)
 
     def test_the_default_estimate(self) -> None:
-        messages = [{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": None}]
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": "x" * 400},
+            {"role": "assistant", "content": None},
+        ]
         assert chars_over_four(ModelContext(baseline="y" * 40, messages=messages)) == 111
 
 

@@ -101,6 +101,7 @@ class TestLater:
         self, store: SessionStore, session: str, sources: list[Said]
     ) -> None:
         epoch, before = store.get_context_epoch(session), dump()
+        assert epoch is not None
         assert store.reconcile_context(session, sources) == ContextOutcome(kind="unchanged", epoch=epoch)
         assert dump() == before
 
@@ -503,4 +504,4 @@ def test_a_deleted_session_leaves_nothing(store: SessionStore, session: str) -> 
     compact(store, session)
     store.delete_session(session)
     kinds = (models.ContextEpoch, models.ContextUpdate, models.Compaction)
-    assert not any(kind.objects.exists() for kind in kinds)  # type: ignore[attr-defined]
+    assert not any(kind.objects.exists() for kind in kinds)

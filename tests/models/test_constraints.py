@@ -25,7 +25,9 @@ from helix_sessions.models import (
 )
 from helix_sessions.models.guard import is_guarded
 from helix_sessions.store import SessionStore
+from helix_sessions.types import CompactionPolicy
 from tests.contract.calls import ASSISTANT, REF, USER, WRITES
+from tests.contract.sources import Said
 from tests.invariants import dump
 
 pytestmark = pytest.mark.django_db
@@ -44,6 +46,9 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", WRITES)
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
+    store.reconcile_context("s", [Said("day", 1)])
+    store.reconcile_context("s", [Said("day", 2)])
+    store.compact("s", lambda request: "summary", CompactionPolicy(None, keep_recent=0))
     ClientCall.objects.create(
         session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
     )

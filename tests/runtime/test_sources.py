@@ -142,8 +142,9 @@ class TestFiles:
 
     def test_long_files_are_cut_and_odd_bytes_replaced(self, root: Path) -> None:
         (root / "AGENTS.md").write_bytes(b"\xff" + b"x" * 20)
-        [file] = FileInstructions(root, max_bytes=5).observe(STATE)
-        assert file["text"] == "\ufffdxxxx\n[The file is longer.]"
+        assert FileInstructions(root, max_bytes=5).observe(STATE) == [
+            {"path": "AGENTS.md", "text": "\ufffdxxxx\n[The file is longer.]"}
+        ]
 
     def test_only_files_are_read(self, root: Path) -> None:
         (root / "AGENTS.md").mkdir()
