@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from typing import Any
 
@@ -19,11 +20,11 @@ from helix_sessions.admin import sight
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import runs, states, timeline, tree, waiting
+from helix_sessions.admin.pages import contexts, runs, states, timeline, tree, waiting
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import Session, SubSessionRef
 
-PAGES = ("timeline", "state", "runs", "tree", "staging", "calls", "log")
+PAGES = ("timeline", "state", "context", "runs", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
     *sight.LIST_COLUMNS,
@@ -131,6 +132,14 @@ class PageViews(ModelAdmin):
             "may_branch": ACTIONS["branch"].is_allowed(request),
         }
         return self._render(request, session, "state", context)
+
+    def context_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What the model sees, and what it does not see any more."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        page = contexts.context_page(store(), session)
+        return self._render(request, session, "context", {"page": page})
 
     def runs_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """How long, how it ended, what it used."""
@@ -245,6 +254,7 @@ def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
     return [
         ("timeline", _("Timeline"), session.head_seq),
         ("state", _("State"), None),
+        ("context", _("Context"), None),
         ("runs", _("Runs"), session.turn_count),
         ("tree", _("Sub-sessions"), children),
         ("staging", _("Staging"), session.staged_count),
@@ -256,6 +266,8 @@ def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
 def _document(session_id: str, what: str) -> Any:
     if what == "state":
         return store().load_state(session_id).custom_state
+    if what == "context":
+        return asdict(store().get_context(session_id))
     if what.isascii() and what.isdigit() and len(what) < 19:
         events = store().get_events(session_id, int(what), int(what) + 1)
         if events:

@@ -14,6 +14,26 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterModelOptions(
+            name="session",
+            options={
+                "permissions": [
+                    ("view_all_sessions", "Can see the sessions of every owner"),
+                    ("manage_all_sessions", "Can change the sessions of every owner"),
+                    ("expire_session", "Can expire sessions now"),
+                    ("set_expiry_session", "Can set and extend the expiry of sessions"),
+                    ("interrupt_session", "Can interrupt sessions"),
+                    ("reactivate_session", "Can make paused and interrupted sessions active again"),
+                    ("fail_session", "Can fail sessions"),
+                    ("branch_session", "Can branch sessions"),
+                    ("compact_session", "Can have sessions summarized for the model"),
+                    ("discard_staging_session", "Can discard the staged writes of sessions"),
+                    ("export_session", "Can export sessions, secrets included"),
+                ],
+                "verbose_name": "session",
+                "verbose_name_plural": "sessions",
+            },
+        ),
         migrations.CreateModel(
             name="InstructionsRevision",
             fields=[

@@ -264,6 +264,7 @@ class Session(models.Model):
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),
             ("branch_session", _("Can branch sessions")),
+            ("compact_session", _("Can have sessions summarized for the model")),
             ("discard_staging_session", _("Can discard the staged writes of sessions")),
             ("export_session", _("Can export sessions, secrets included")),
         ]

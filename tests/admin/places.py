@@ -8,17 +8,19 @@ from django.contrib.admin.utils import quote
 from django.utils import timezone
 
 from helix_sessions.models import Session
+from helix_sessions.runtime import FixedText
 from helix_sessions.store import SessionStore
 
 APP = "/admin/helix_sessions/"
 LIST = f"{APP}session/"
-PAGES = ("change", "timeline", "state", "runs", "tree", "staging", "calls", "log")
+PAGES = ("change", "timeline", "state", "context", "runs", "tree", "staging", "calls", "log")
 ACTIONS = {
     "interrupt": "interrupt_session",
     "reactivate": "reactivate_session",
     "expire": "expire_session",
     "set_expiry": "set_expiry_session",
     "branch": "branch_session",
+    "compact": "compact_session",
     "discard_staging": "discard_staging_session",
     "export": "export_session",
     "fail": "fail_session",
@@ -57,6 +59,8 @@ def make_busy_session(store: SessionStore, session_id: str = "busy") -> None:
     store.add_sub_session_refs(
         session_id, [{"sub_session_id": f"{session_id}-child", "agent_type": "helper"}]
     )
+    store.reconcile_context(session_id, [FixedText("rules", "Be brief."), FixedText("token", "t-2")])
+    store.reconcile_context(session_id, [FixedText("rules", "Be kind.\nBe <b>brief</b>.")])
     store.create_session(f"{session_id}-child", agent_type="helper", parent_session_id=session_id)
 
 

@@ -25,7 +25,11 @@ def act(client: Client, name: str, *ids: str, **answers: str) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _busy(store: SessionStore) -> None:
+def _busy(store: SessionStore, settings: Any) -> None:
+    settings.HELIX_SESSIONS = {
+        "SUMMARIZER": "project.summaries.brief",
+        "COMPACTION": {"context_window": None, "keep_recent": 0},
+    }
     make_busy_session(store)
 
 
