@@ -62,17 +62,16 @@ def _check_scalar(item: Any) -> None:
 
 
 def write(value: Any) -> str:
-    """The text of a value that is known to be a document."""
-    return _encode(value)
+    """A text of a value that is known to be a document."""
+    return _written_fast(value) or _encode(value)
 
 
 def dump(value: Any) -> str:
-    """The text of a document, or `InvalidDocument`."""
+    """The text of a document, or `InvalidDocument`. Equal documents have equal texts, whoever writes them."""
     most_bytes = conf.MAX_DOCUMENT_BYTES
     plain = check(value, most_bytes)
-    text = _written_fast(value) if plain and _encode_fast is not None else None
     try:
-        text = write(value) if text is None else text
+        text = write(value) if plain else _encode(value)
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise InvalidDocument("A string holds a lone surrogate, which no encoding can carry.") from None
@@ -84,12 +83,12 @@ def dump(value: Any) -> str:
 
 
 def _written_fast(value: Any) -> str | None:
-    """The very text that `write` makes of a value without floats, whose exponents the two write differently.
+    """The text by orjson: that of `json`, but for the exponents of floats.
 
-    `None` for what only the slow way can write or refuse: long integers, deep nesting, lone surrogates.
+    `None` without orjson, and for what it cannot write: long integers, deep nesting, lone surrogates.
     """
     try:
-        return _encode_fast(value).decode()
+        return None if _encode_fast is None else _encode_fast(value).decode()
     except TypeError:
         return None
 

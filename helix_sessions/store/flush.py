@@ -14,7 +14,7 @@ from django.db import models
 from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
 from helix_sessions.store import known_rows
-from helix_sessions.store.database import execute, execute_all, fetch
+from helix_sessions.store.database import execute, execute_all, fetch, lock_timeout
 from helix_sessions.store.tables import insert_sql, table, update_sql
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def all_of(work: "Work") -> str | None:
 
 def table_by_table(work: "Work") -> None:
     """One statement for each table."""
-    execute_all(work.connection, [*_short_insertions(work), *work.statements, *_session_update(work)])
+    execute_all(work.connection, _all_statements(work))
 
 
 def in_one_statement(work: "Work") -> str | None:
@@ -60,14 +60,14 @@ def in_one_statement(work: "Work") -> str | None:
     return str(fetch(work.connection, sql, params)[0][0])
 
 
-def if_unchanged(work: "Work", mark: str, lock_timeout: str) -> str | None:
+def if_unchanged(work: "Work", mark: str) -> str | None:
     """Flush a write that was decided on a remembered row, if the row still is that one.
 
     Returns the row's new mark, or `None` when nothing was written: the row has changed, or the write is
     not of the plain kind this is made for.
     """
     if work.connection.vendor == "postgresql":
-        return _if_unchanged_on_postgresql(work, mark, lock_timeout)
+        return _if_unchanged_on_postgresql(work, mark)
     return _if_unchanged_on_sqlite(work, mark)
 
 
@@ -80,8 +80,7 @@ def _if_unchanged_on_sqlite(work: "Work", mark: str) -> str | None:
     execute(connection, "BEGIN IMMEDIATE", [])
     try:
         if known_rows.sqlite_mark(connection) == mark:
-            table_by_table(work)
-            execute(connection, "COMMIT", [])
+            execute_all(connection, [*_all_statements(work), ("COMMIT", ())])
             return f"{others} {known_rows.own_changes(connection)}"
         return None
     finally:
@@ -89,13 +88,13 @@ def _if_unchanged_on_sqlite(work: "Work", mark: str) -> str | None:
             connection.connection.rollback()
 
 
-def _if_unchanged_on_postgresql(work: "Work", xmin: str, lock_timeout: str) -> str | None:
+def _if_unchanged_on_postgresql(work: "Work", xmin: str) -> str | None:
     if work.statements or any(len(rows) > _ROWS_WORTH_PREPARING for rows in work.inserts.values()):
         return None
     vendor = work.connection.vendor
     columns = tuple(work.changes)
     params = table(Session).encoder(vendor, columns)(list(work.changes.values()))
-    params += [work.session.session_id, xmin, lock_timeout]
+    params += [work.session.session_id, xmin, lock_timeout()]
     for model, rows in work.inserts.items():
         encode = table(model).encoder(vendor, table(model).columns)
         for row in rows:
@@ -131,6 +130,10 @@ def _type_of(field: "models.Field[Any, Any]") -> str:
     if isinstance(field, models.BooleanField):
         return "boolean"
     return "bigint" if isinstance(field, models.IntegerField) else "text"
+
+
+def _all_statements(work: "Work") -> list[tuple[str, list[Any]]]:
+    return [*_short_insertions(work), *work.statements, *_session_update(work)]
 
 
 def _short_insertions(work: "Work") -> Iterator[tuple[str, list[Any]]]:

@@ -16,7 +16,6 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from helix_sessions import documents
-from helix_sessions.conf import conf
 from helix_sessions.exceptions import (
     HelixSessionsError,
     SessionBusy,
@@ -26,7 +25,7 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.store import flush, known_rows, open_calls
-from helix_sessions.store.database import errors_translated, execute, fetch, transaction_on
+from helix_sessions.store.database import errors_translated, execute, fetch, lock_timeout, transaction_on
 from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
 from helix_sessions.stream.wakeups import wake_after_commit
@@ -95,10 +94,6 @@ def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
     return _lock_statements[key]
 
 
-def _lock_timeout() -> str:
-    return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
-
-
 def read_row(
     connection: BaseDatabaseWrapper,
     session_id: str,
@@ -135,7 +130,7 @@ def lock_row(
     columns = _with_owner(columns, owner)
     params = [session_id]
     if connection.vendor == "postgresql":
-        params.insert(0, _lock_timeout())
+        params.insert(0, lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
@@ -263,7 +258,7 @@ class Work:
             # As with the lock: how long to wait for another creation of this id is set by the statement.
             timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
             sql = sql.replace("(%s", timed, 1)
-            params.insert(0, _lock_timeout())
+            params.insert(0, lock_timeout())
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
@@ -403,7 +398,7 @@ def _decide_unlocked(
     if not work.settle():
         return None
     with errors_translated():
-        mark = flush.if_unchanged(work, known.mark, _lock_timeout())
+        mark = flush.if_unchanged(work, known.mark)
     if mark is None:
         return None
     known_rows.remember(connection, work.session.session_id, work.as_known(mark))
