@@ -13,4 +13,4 @@ from helix_sessions.models import Instructions, Session
 __all__ = ["InstructionsAdmin", "SessionAdmin"]
 
 admin.site.register(Session, SessionAdmin)
-admin.site.register(Instructions, InstructionsAdmin)
+admin.site.register(Instructions, InstructionsAdmin)  # type: ignore[misc]

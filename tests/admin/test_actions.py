@@ -96,7 +96,7 @@ class TestWhoMay:
     def test_choosing_it_in_the_list_only_asks(self, admin_client: Client, store: SessionStore, name: str):
         before = everything(store)
         response = admin_client.post(LIST, {"action": name, "_selected_action": ["busy", "busy-child"]})
-        if name == "branch":
+        if name in ("branch", "compact"):
             assert response.status_code == 302
         else:
             assert response.status_code == 200

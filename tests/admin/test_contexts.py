@@ -108,11 +108,14 @@ class TestCompact:
     def test_no_lock_is_held_meanwhile(self, admin_client: Client, store: SessionStore, monkeypatch: Any):
         from django.db import connection
 
-        depths = []
+        depths: list[int] = []
         outside = len(connection.savepoint_ids)
-        monkeypatch.setattr(
-            f"{__name__}.summarize", lambda request: depths.append(len(connection.savepoint_ids)) or "x"
-        )
+
+        def noting(request: SummaryRequest) -> str:
+            depths.append(len(connection.savepoint_ids))
+            return "summary"
+
+        monkeypatch.setattr(f"{__name__}.summarize", noting)
         make_busy_session(store)
         self.act(admin_client)
         assert depths == [outside]

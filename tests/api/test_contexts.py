@@ -89,11 +89,14 @@ class TestCompactions:
         """The work is not part of the transaction that keeps the answer."""
         from django.db import connection
 
-        depths = []
+        depths: list[int] = []
         outside = len(connection.savepoint_ids)
-        monkeypatch.setattr(
-            f"{__name__}.summarize", lambda request: depths.append(len(connection.savepoint_ids)) or "x"
-        )
+
+        def noting(request: SummaryRequest) -> str:
+            depths.append(len(connection.savepoint_ids))
+            return "summary"
+
+        monkeypatch.setattr(f"{__name__}.summarize", noting)
         api.post(COMPACTIONS, {}, headers={"Idempotency-Key": "k"})
         assert depths == [outside]
 
