@@ -89,6 +89,21 @@ class Conf:
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""
 
+    INBOX_LIMIT: int = 1_000
+    """How many inputs of a session may be pending; the next one is refused with `InboxFull`."""
+
+    AGENTS: dict[str, Any] = {}
+    """The agents by the type of session they run, each as the dotted path of an agent, of its class, or of a
+    function that makes one. `"*"` is for all other types."""
+
+    RECOVERY: dict[str, str] = {}
+    """What a sweep does with a run whose lease ran out, by agent type, `"*"` for all others: `wake` finishes
+    it, `fail` fails the session, `leave` leaves it. Types that are not named are woken."""
+
+    WAKER: str = "helix_sessions.runtime.scheduling.wake_session"
+    """The dotted path of the function that is told of admitted inputs after the commit. The default schedules
+    a task, where `TASKS` is configured and `AGENTS` has the session's type. Empty: nobody is told, and
+    workers find them by looking."""
     CONTEXT_SOURCES: list[Any] = []
     """The sources of the context of every session that is driven without sources of its own: dotted paths,
     or such paths with a dict of arguments."""

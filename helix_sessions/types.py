@@ -55,6 +55,7 @@ REF_MODES: Final = ("ephemeral", "persistent")
 REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
+DELIVERIES: Final = ("steer", "queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,6 +411,86 @@ class Resumption:
     """The stored entries of approved calls, for the caller to execute and to add the results of."""
     respawn: list[SubSessionRef]
     """The sub-sessions that were failed when this session was suspended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputReceipt:
+    """A prompt that was admitted to a session's inbox."""
+
+    input_id: str
+    session_id: str
+    prompt: JSON
+    """A string, or an object whose keys become those of the message."""
+    delivery: str
+    """`steer`: seen at the next boundary of what runs. `queue`: opens an activity of its own."""
+    admitted_seq: int
+    """The number of the event that admitted it."""
+    promoted_seq: int | None
+    """The number of its message, once it is one."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to drive a session, until it expires or somebody else has it."""
+
+    session_id: str
+    owner: str
+    fence: int
+    """Rises with each new lease of the session; writes under an older one are refused."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """Who is busy with a session, and whether anything is still to come."""
+
+    session_id: str
+    status: str
+    run_id: str | None
+    """The running run."""
+    pending_inputs: int
+    owner: str | None
+    """Who drives it now."""
+    idle: bool
+    """Nobody drives it, no run is under way, and no input waits that anybody would take."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool may return instead of its plain content."""
+
+    content: JSON
+    writes: Sequence[Any] = ()
+    """Writes to the custom state, committed with the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """What one call of the model came to."""
+
+    message: Message | str | None
+    """The assistant's message; tool calls in it mean that the activity goes on."""
+    _: KW_ONLY
+    writes: Sequence[Any] = ()
+    """Writes to the custom state, committed with the step."""
+    usage: JSON = None
+    output: JSON = None
+    error: str | None = None
+    """What went wrong: the activity fails, and the next one is begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What became of a session that a runner drove."""
+
+    kind: str
+    """`completed`, `failed`, `interrupted`, `suspended_client_tool`, `suspended_awaiting_children`,
+    `suspended_step_partial`, or `idle`: there was nothing to do."""
+    run: Run | None = None
+    """The last run."""
+    output: JSON = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,11 @@ from helix_sessions.admin import sight
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import contexts, runs, states, timeline, tree, waiting
+from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import Session, SubSessionRef
 
-PAGES = ("timeline", "state", "context", "runs", "tree", "staging", "calls", "log")
+PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
     *sight.LIST_COLUMNS,
@@ -47,6 +47,10 @@ HEADER_COLUMNS = (
     "step_count",
     "resume_count",
     "staged_count",
+    "pending_inputs",
+    "fence",
+    "lease_owner",
+    "lease_expires_at",
     "checkpoint_id",
     "checkpointed_at",
 )
@@ -148,6 +152,14 @@ class PageViews(ModelAdmin):
             return self._gone(request, object_id)
         lines, older = runs.runs(session, timeline.View.of(request.GET).before)
         return self._render(request, session, "runs", {"runs": lines, "older": older, "bar": runs.BAR})
+
+    def inbox_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What was asked for, and who drives the session."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        context = {"owner": inbox.owner(session), "inputs": inbox.inputs(session)}
+        return self._render(request, session, "inbox", context)
 
     def tree_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The sub-sessions and theirs."""
@@ -256,6 +268,7 @@ def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
         ("state", _("State"), None),
         ("context", _("Context"), None),
         ("runs", _("Runs"), session.turn_count),
+        ("inbox", _("Inbox"), session.pending_inputs),
         ("tree", _("Sub-sessions"), children),
         ("staging", _("Staging"), session.staged_count),
         ("calls", _("Pending calls"), len(session.pending_client_tool_calls or {})),

@@ -115,6 +115,25 @@ RUN: dict[str, Any] = {
 
 ENDED_RUN = {**RUN, "status": "completed", "end_sequence": 7, "usage": {"tokens": 120}, "ended_at": AT}
 
+INPUT = {
+    "input_id": "msg-1",
+    "session_id": SESSION_ID,
+    "prompt": "Where is my parcel?",
+    "delivery": "steer",
+    "admitted_seq": 6,
+    "promoted_seq": None,
+    "created_at": AT,
+}
+
+OCCUPANCY = {
+    "session_id": SESSION_ID,
+    "status": "active",
+    "run_id": "run-1",
+    "pending_inputs": 1,
+    "owner": "worker-1",
+    "idle": False,
+}
+
 EVENT = {
     "session_id": SESSION_ID,
     "seq": 6,

@@ -6,6 +6,7 @@ from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
 from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.idempotency import IdempotentAnswer
+from helix_sessions.models.inputs import Input, InputClaim
 from helix_sessions.models.instructions import Instructions, InstructionsRevision
 from helix_sessions.models.messages import Message
 from helix_sessions.models.runs import Run
@@ -24,6 +25,8 @@ __all__ = [
     "Event",
     "EventKey",
     "IdempotentAnswer",
+    "Input",
+    "InputClaim",
     "Instructions",
     "InstructionsRevision",
     "Message",

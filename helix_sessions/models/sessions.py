@@ -52,6 +52,19 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Running without progress since then."""
         return self.running().filter(updated_at__lt=since)
 
+    def leased(self, now: datetime | None = None) -> Self:
+        """Somebody holds a lease whose time is not over."""
+        return self.filter(lease_expires_at__gt=now or Now())
+
+    def unleased(self, now: datetime | None = None) -> Self:
+        """Nobody drives them, or whoever did is out of time."""
+        expired = models.Q(lease_expires_at__isnull=True) | models.Q(lease_expires_at__lte=now or Now())
+        return self.filter(expired)
+
+    def abandoned(self, now: datetime | None = None) -> Self:
+        """A run is under way, and the lease of whoever drove it ran out."""
+        return self.running().filter(lease_expires_at__lte=now or Now())
+
     def owned_by(self, owner_id: object) -> Self:
         return self.filter(owner_id=owner_id)
 
@@ -158,7 +171,11 @@ class Session(models.Model):
     resume_count = models.BigIntegerField(default=0)
     turn_count = models.BigIntegerField(default=0)
     staged_count = models.BigIntegerField(default=0)
+    pending_inputs = models.BigIntegerField(default=0)
     run_id = IdField(null=True)
+    fence = models.BigIntegerField(default=0)
+    lease_owner = IdField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)
     checkpoint_id = IdField(max_length=512, null=True)
     checkpointed_at = models.DateTimeField(null=True)
     checkpoint_source = IdField(max_length=16, null=True)
@@ -190,6 +207,8 @@ class Session(models.Model):
                 "resume_count",
                 "turn_count",
                 "staged_count",
+                "pending_inputs",
+                "fence",
                 "state_number",
                 "state_base",
                 "state_pinned",

@@ -46,7 +46,7 @@ class Children(StoreBase):
         ending = inputs.choice(status, TERMINAL_STATUSES, "The status of a settled child")
         given = {"output": inputs.document(output), "error": inputs.string_document(error, "error")}
         version = inputs.expected_version(expected_version)
-        with write_tree(self.using) as tree:
+        with write_tree(self.using, self._lease) as tree:
             parent, child = _lock_pair(tree, key, self._owner)
             check_version(child, version)
             ended_before = child.session.status in TERMINAL_STATUSES

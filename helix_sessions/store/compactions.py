@@ -174,7 +174,7 @@ def _start(
         started_seq=seq,
         started_at=work.now,
         holder=_holder(),
-        fence=_fence(work),
+        fence=work.session.fence,
         reason=reason,
         from_seq=first.seq,
         to_seq=last.seq,
@@ -236,7 +236,7 @@ def _is_under_way(row: models.Compaction, work: Work) -> bool:
     if row.compacted_seq is not None:
         return False
     since: datetime = row.started_at
-    if work.now - since > timedelta(seconds=conf.COMPACTION_SECONDS) or row.fence != _fence(work):
+    if work.now - since > timedelta(seconds=conf.COMPACTION_SECONDS) or row.fence != work.session.fence:
         return False
     host, _, number = (row.holder or "").rpartition(":")
     return host != _holder().rpartition(":")[0] or _is_alive(int(number))
@@ -250,10 +250,6 @@ def _is_alive(process: int) -> bool:
     except OSError:
         return True
     return True
-
-
-def _fence(work: Work) -> int:
-    return int(vars(work.session).get("fence", 0))
 
 
 def _value(row: models.Compaction) -> Compaction:

@@ -34,7 +34,7 @@ class Rewinds(StoreBase):
             checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
         )
         version = inputs.expected_version(expected_version)
-        with write_tree(self.using) as tree:
+        with write_tree(self.using, self._lease) as tree:
             work = tree.lock(key, ALL_COLUMNS, self._owner)
             check_version(work, version)
             if wanted is None:

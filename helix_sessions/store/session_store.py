@@ -5,18 +5,19 @@ from helix_sessions.store.commits import Commits
 from helix_sessions.store.compactions import Compactions
 from helix_sessions.store.contexts import Contexts
 from helix_sessions.store.debris import Debris
+from helix_sessions.store.ensured import Ensured
 from helix_sessions.store.erasure import Erasure
-from helix_sessions.store.events import Events
 from helix_sessions.store.exports import Exports
 from helix_sessions.store.imports import Imports
+from helix_sessions.store.inbox import Inbox
 from helix_sessions.store.instructions import Instructions
 from helix_sessions.store.interrupts import Interrupts
+from helix_sessions.store.leases import Leases
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
 from helix_sessions.store.runs import Runs
-from helix_sessions.store.states import States
 from helix_sessions.store.sub_sessions import SubSessions
 from helix_sessions.store.subscriptions import Subscriptions
 from helix_sessions.store.suspensions import Suspensions
@@ -24,11 +25,10 @@ from helix_sessions.store.turns import Turns
 
 
 class SessionStore(
-    Events,
+    Ensured,
     Subscriptions,
     Contexts,
     Compactions,
-    States,
     Cleanup,
     Commits,
     Messages,
@@ -36,6 +36,8 @@ class SessionStore(
     Checkpoints,
     Debris,
     Interrupts,
+    Inbox,
+    Leases,
     SubSessions,
     Turns,
     Suspensions,

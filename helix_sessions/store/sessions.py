@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
-from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
+from helix_sessions.models import Checkpoint, Event, Input, InputClaim, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import archives, context_rows, cursors, frames, inputs, open_calls, snapshots
 from helix_sessions.store.base import StoreBase, session_key
@@ -23,6 +23,7 @@ from helix_sessions.store.unit import (
     ALL_COLUMNS,
     SessionRow,
     Work,
+    check_fence,
     check_row_version,
     lock_row,
     locking_transaction,
@@ -54,6 +55,11 @@ _SUMMARY = (
     "created_at",
     "updated_at",
 )
+_GIVE_CLAIMS_BACK = (
+    f'DELETE FROM {table(InputClaim).name} WHERE "session_id" = %s AND "input_id" IN'  # noqa: S608
+    f' (SELECT "input_id" FROM {table(Input).name} WHERE "session_id" = %s)'
+)
+_FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner")
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
 }
@@ -85,6 +91,7 @@ class Sessions(StoreBase):
         Without an id it gets a UUIDv7. With a parent, the root is worked out from it.
         """
         key = new_id() if session_id is None else session_key(session_id)
+        self._refuse_to_recreate(key)
         state = {} if custom_state is None else custom_state
         text = inputs.mapping(state, "custom_state")
         columns = {
@@ -165,9 +172,10 @@ class Sessions(StoreBase):
         self, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
     ) -> bool:
         try:
-            row = lock_row(connection, session_id, ("session_id", "version", "status"), self._owner)
+            row = lock_row(connection, session_id, _FOR_DELETION, self._owner)
         except SessionNotFound:
             return False
+        check_fence(row, self._lease)
         check_row_version(row, expected_version)
         return True
 
@@ -181,6 +189,7 @@ class Sessions(StoreBase):
     ) -> SessionState:
         """Branch: a new session with the state at the checkpoint (or now) and the first messages up to it."""
         source_key, key = session_key(source_id), session_key(new_id)
+        self._refuse_to_recreate(key)
         checkpoint = inputs.optional_identifier(
             checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
         )
@@ -288,16 +297,18 @@ def page_of_summaries(rows: Any, *, limit: int, cursor: str | None) -> Page[Sess
     if cursor is not None:
         created_at, key = cursors.decode("sessions", cursor, datetime, str)
         rows = rows.filter(created_at__lte=created_at).exclude(created_at=created_at, session_id__gte=key)
-    found = list(rows.values_list(*_SUMMARY)[: min(limit, inputs.MAX_INTEGER - 1) + 1])
-    items = []
-    for values in found[:limit]:
-        summary = dict(zip(_SUMMARY, values, strict=True))
-        items.append(SessionSummary(**{**summary, "tags": tuple(summary["tags"])}))
-    more = len(found) > limit
+    found = summaries(rows[: min(limit, inputs.MAX_INTEGER - 1) + 1])
+    items, more = found[:limit], len(found) > limit
     return Page(
         items=items,
         next_cursor=cursors.encode("sessions", items[-1].created_at, items[-1].session_id) if more else None,
     )
+
+
+def summaries(rows: Any) -> list[SessionSummary]:
+    """The sessions of a queryset without their documents."""
+    found = [dict(zip(_SUMMARY, values, strict=True)) for values in rows.values_list(*_SUMMARY)]
+    return [SessionSummary(**{**summary, "tags": tuple(summary["tags"])}) for summary in found]
 
 
 def branch(
@@ -411,6 +422,7 @@ def remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
     The session's row goes first: the log may be removed only when its session is gone.
     """
     archives.forget(connection, session_id)
+    execute(connection, _GIVE_CLAIMS_BACK, [session_id, session_id])
     for model in every_table():
         execute(connection, f'DELETE FROM {table(model).name} WHERE "session_id" = %s', [session_id])  # noqa: S608
     wake_after_commit(connection, session_id, None)

@@ -55,7 +55,7 @@ class Suspensions(StoreBase):
         version = inputs.expected_version(expected_version)
         asked = documents.write([kind, run_key, calls, awaited])
         fingerprint = step.fingerprint("suspend", meta, asked)
-        with write_tree(self.using) as tree:
+        with write_tree(self.using, self._lease) as tree:
             root, work = tree.lock_with_root(key, self._owner)
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:

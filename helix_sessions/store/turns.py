@@ -60,6 +60,7 @@ class Turns(StoreBase):
             except SessionNotFound:
                 if version is not None:
                     raise
+            self._refuse_to_recreate(key)
             try:
                 return self._create(key, said, run_key, agent, source, text)
             except SessionExists:

@@ -27,6 +27,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "discard-staging"): {},
     ("post", "cleanup-session-staging"): {"older_than_seconds": 0},
     ("post", "cleanup-staging"): {"older_than_seconds": 0},
+    ("post", "inputs"): {"prompt": "hello"},
+    ("patch", "input"): {"delivery": "queue"},
     ("put", "interrupt"): {"reason": "stop"},
     ("post", "sub-sessions"): {"refs": [{"sub_session_id": "sub", "agent_type": "test"}]},
     ("patch", "sub-session"): {"status": "completed"},
@@ -52,6 +54,7 @@ def every_method() -> list[tuple[str, str]]:
 
 _IDS = {
     "run": ["r"],
+    "input": ["i"],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
     "staged-change": ["step", "call"],

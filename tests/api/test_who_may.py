@@ -16,6 +16,7 @@ MAY_CREATE = {("put", "session"), ("post", "attach")}
 def fill(store: SessionStore, session_id: str) -> None:
     """So that every part of a session exists."""
     store.create_run(session_id, run_id="r")
+    store.admit_input(session_id, "hello", input_id="i")
     store.create_checkpoint(session_id, {"checkpoint_id": "c"})
     store.stage_changes(session_id, "step", "call", [])
     store.add_sub_session_refs(session_id, [{"sub_session_id": "sub", "agent_type": "test"}])
@@ -146,7 +147,17 @@ class TestTrees:
 
 
 OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
+    "acquire_lease": ("worker", 30),
+    "admit_input": ("hello",),
     "append_messages": ([],),
+    "cancel_input": ("i",),
+    "count_inputs": (),
+    "get_occupancy": (),
+    "page_of_inputs": (),
+    "get_lease": (),
+    "list_inputs": (),
+    "promote_inputs": ("steer",),
+    "set_delivery": ("i", "queue"),
     "check_interrupt_flag": (),
     "check_session_version": (1,),
     "clear_interrupt_flag": (),
@@ -210,6 +221,12 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "submit_tool_result": ("call",),
 }
 NOT_ABOUT_ONE_SESSION = {
+    "ensure_session",
+    "list_abandoned",
+    "list_unattended",
+    "fenced",
+    "release_lease",
+    "renew_lease",
     "get_instructions",
     "list_instructions_revisions",
     "set_instructions",
@@ -271,8 +288,19 @@ class TestOwnedStore:
         assert theirs.cleanup_orphaned_staging(older_than=timedelta(0)) == 0
         assert theirs.list_sessions().items == []
         assert list(theirs.query_sessions()) == []
+        store.admit_input(session, "hello")
+        store.acquire_lease(session, "worker", 0)
+        assert (len(store.list_abandoned()), len(store.list_unattended())) == (1, 1)
+        assert theirs.list_abandoned() == theirs.list_unattended() == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
+        with pytest.raises(SessionNotFound):
+            theirs.ensure_session(session, agent_type="a")
+        lease = store.acquire_lease(session, "other", 30)
+        for call in (lambda: theirs.renew_lease(lease, 30), lambda: theirs.release_lease(lease)):
+            with pytest.raises(SessionNotFound):
+                call()
+        assert store.get_lease(session) == lease
         with pytest.raises(SessionNotFound):
             theirs.create_session("child", agent_type="a", parent_session_id=session)
         with pytest.raises(ValueError, match="own owner"):

@@ -34,6 +34,7 @@ REPAIRABLE = {
     "checkpoint_pointer": f"UPDATE {P}_session SET checkpoint_id = 'ghost' {S}",
     "compaction_beyond_transcript": f"UPDATE {P}_compaction SET end_position = 99 {S}",
     "staged_count": f"UPDATE {P}_session SET staged_count = 0 {S}",
+    "pending_inputs": f"UPDATE {P}_session SET pending_inputs = 7 {S}",
     "parent_missing": f"UPDATE {P}_session SET parent_session_id = 'ghost' WHERE session_id = 'child'",
     "root_mismatch": f"UPDATE {P}_session SET root_session_id = 'other' WHERE session_id = 'child'",
     "awaiting_client": f"UPDATE {P}_session SET awaiting_client = NOT awaiting_client {S}",
@@ -57,6 +58,7 @@ FOR_A_PERSON = {
     "state_missing": f"DELETE FROM {P}_statesnapshot {S} AND number > 1",
     "checkpoint_state_missing": f"DELETE FROM {P}_statesnapshot {S}",
     "checkpoint_without_event": f"UPDATE {P}_checkpoint SET seq = seq + 500 {S}",
+    "input_without_message": f"UPDATE {P}_input SET promoted_seq = 999 {S}",
     "ref_without_event": f"UPDATE {P}_subsessionref SET seq = 1 {S}",
     "ref_without_session": f"UPDATE {P}_subsessionref SET sub_session_id = 'ghost' {S}",
     "parent_cycle": f"UPDATE {P}_session SET parent_session_id = 'child' {S}",
@@ -87,6 +89,7 @@ def session(store: SessionStore) -> str:
     store.merge_custom_state("s", [{"op": "set", "path": ["m"], "value": 1}])
     store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
     store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")
+    store.admit_input("s", "hello")
     store.create_session("child", agent_type="reader", parent_session_id="s")
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
     return "s"

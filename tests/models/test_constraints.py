@@ -16,6 +16,7 @@ from helix_sessions.models import (
     ClientCall,
     Event,
     EventKey,
+    Input,
     Message,
     Run,
     Session,
@@ -46,6 +47,7 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", WRITES)
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
+    store.admit_input("s", "hello", input_id="i")
     store.reconcile_context("s", [Said("day", 1)])
     store.reconcile_context("s", [Said("day", 2)])
     store.compact("s", lambda request: "summary", CompactionPolicy(None, keep_recent=0))
@@ -75,6 +77,7 @@ def test_every_table_of_a_session_is_known_here() -> None:
         ClientCall,
         Event,
         EventKey,
+        Input,
         Message,
         Run,
         StagedChange,
@@ -97,6 +100,10 @@ class TestChecks:
             (Session, "resume_count", -1),
             (Session, "turn_count", -1),
             (Session, "staged_count", -1),
+            (Session, "pending_inputs", -1),
+            (Session, "fence", -1),
+            (Input, "delivery", "later"),
+            (Input, "admitted_seq", -1),
             (Session, "state_number", -1),
             (Run, "status", "sleeping"),
             (Run, "turn", -1),

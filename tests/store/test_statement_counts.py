@@ -52,6 +52,7 @@ WRITES: dict[str, tuple[Callable[[SessionStore, SessionState], Any], int, int, i
     "save_state": (lambda store, state: store.save_state("s", state), 7, 4, 4),
     "increment_step_count": (lambda store, state: store.increment_step_count("s"), 5, 4, 1),
     "patch_metadata": (lambda store, state: store.patch_metadata("s", {"m": 2}), 5, 4, 4),
+    "acquire_lease": (lambda store, state: store.acquire_lease("s", "worker", 30), 4, 5, 5),
     "set_interrupt_flag": (lambda store, state: store.set_interrupt_flag("s"), 5, 4, 4),
 }
 """Each with its number on SQLite, on PostgreSQL, and there on a row the connection wrote last."""
@@ -86,6 +87,29 @@ def test_a_write_to_a_row_this_connection_wrote_last(
         pytest.skip("rows are remembered on PostgreSQL")
     sent = counted(store, state, name, known=True)
     assert len(sent) == WRITES[name][3], "\n".join(sent)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_admission(store: SessionStore, state: SessionState, engine: str, known: bool) -> None:
+    def admit() -> None:
+        if not known:
+            known_rows.forget(connections["default"], "s")
+        store.admit_input("s", "hello")
+
+    sent = statements(admit)
+    assert len(sent) == (7 if engine == "sqlite" else 1 if known else 2), "\n".join(sent)
+
+
+def test_a_promotion(store: SessionStore, state: SessionState, engine: str) -> None:
+    numbers = iter("ab")
+
+    def promote() -> None:
+        store.promote_inputs("s", "queue")
+
+    for _ in range(2):
+        store.admit_input("s", "hello", input_id=next(numbers), delivery="queue")
+    sent = statements(promote)
+    assert len(sent) == (10 if engine == "sqlite" else 7), "\n".join(sent)
 
 
 READS: dict[str, tuple[Callable[[SessionStore], Any], int]] = {
