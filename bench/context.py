@@ -12,6 +12,7 @@ from bench.scale import Scale
 
 PAST = 100_000
 VISIBLE = 60
+AFTER = f"{VISIBLE} messages after {PAST:,}"
 
 
 def measure_context(arena: Arena, scale: Scale, results: Results) -> None:
@@ -36,13 +37,12 @@ def measure_context(arena: Arena, scale: Scale, results: Results) -> None:
     long, short = made(PAST), made(2)
     arena.place.settle(ours.database)
     tasks = [
-        Task("long", lambda: ours.store.get_context(long)),
+        Task(ours.name, lambda: ours.store.get_context(long)),
         Task("short", lambda: ours.store.get_context(short)),
     ]
-    operation = f"{VISIBLE} messages after {PAST:,}"
-    results.add_timings("context", operation, interleave(tasks, scale.rounds), "short")
+    results.add_timings("context", AFTER, interleave(tasks, scale.rounds), "short")
     told = [
-        Task("long", lambda: ours.store.reconcile_context(long, sources)),
+        Task(ours.name, lambda: ours.store.reconcile_context(long, sources)),
         Task("short", lambda: ours.store.reconcile_context(short, sources)),
     ]
     results.add_timings("context", "nothing new to tell", interleave(told, scale.rounds), "short")
