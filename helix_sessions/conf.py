@@ -69,7 +69,8 @@ class Conf:
 
     API_THROTTLE_RATES: dict[str, str] = {}
     """Requests per user and scope, such as `{"create": "60/min", "write": "600/min", "read": "50/s"}`, in the
-    notation of Django REST framework. A scope that is not named is not limited."""
+    notation of Django REST framework. A scope that is not named is not limited, but `answer`, which strangers
+    reach by a link: it is `60/min` for each address."""
 
     IDEMPOTENCY_LIFETIME: int = 24 * 60 * 60
     """Seconds for which the answer to a request with an `Idempotency-Key` is kept."""
@@ -77,6 +78,9 @@ class Conf:
     IDEMPOTENCY_WAIT: float = 2.0
     """Seconds a request waits for another one with the same `Idempotency-Key` before it is answered 409
     (PostgreSQL)."""
+
+    ANSWER_LINK_SECONDS: int = 7 * 24 * 60 * 60
+    """Seconds for which a link to answer a tool call is good, at the most."""
 
     ARCHIVE_STORAGE: str = ""
     """The alias in `STORAGES` that long event logs are archived to. Archiving is refused while it is empty:

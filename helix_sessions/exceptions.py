@@ -80,6 +80,12 @@ class InputNotFound(NotFound):
     code = "input_not_found"
 
 
+class InvalidAnswerLink(NotFound):
+    """This link is not good, or not any more."""
+
+    code = "invalid_answer_link"
+
+
 class EventsArchived(NotFound):
     """The events asked for were moved to an archive; the log begins later."""
 
@@ -229,13 +235,22 @@ class StaleState(Conflict):
         self.current_status = current_status
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_stale_state, (self.expected_version, self.current_version, self.current_status)
+        seen = (self.expected_version, self.current_version, self.current_status)
+        return _rebuild_stale_state, (*seen, type(self))
 
 
-def _rebuild_stale_state(expected_version: int, current_version: int, current_status: str) -> StaleState:
-    return StaleState(
+def _rebuild_stale_state(
+    expected_version: int, current_version: int, current_status: str, kind: type[StaleState] = StaleState
+) -> StaleState:
+    return kind(
         expected_version=expected_version, current_version=current_version, current_status=current_status
     )
+
+
+class SessionConflict(StaleState):
+    """Somebody else saved the session between its load and its save; nothing of this action was saved."""
+
+    code = "session_conflict"
 
 
 class NotConfigured(HelixSessionsError):

@@ -21,7 +21,7 @@ from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.runtime.scheduling import drive, sweep
 from helix_sessions.storages import storage_named
 from helix_sessions.store import SessionStore
-from helix_sessions.types import TERMINAL_STATUSES, RetentionPolicy, RunOutcome
+from helix_sessions.types import PRUNED_STATUSES, RetentionPolicy, RunOutcome
 
 F = TypeVar("F", bound=Callable[..., Any])
 Summary = dict[str, Any]
@@ -80,7 +80,7 @@ def prune_sessions(
     """`manage.py prune_sessions --older-than`: delete the sessions a retention policy lets go."""
     policy = RetentionPolicy(
         terminal_for=timedelta(days=older_than_days),
-        statuses=tuple(statuses or TERMINAL_STATUSES),
+        statuses=tuple(statuses or PRUNED_STATUSES),
         agent_types=tuple(agent_types or ()),
         keep_tags=tuple(keep_tags or ()),
     )

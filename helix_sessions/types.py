@@ -2,11 +2,17 @@
 
 import enum
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from helix_sessions.agents import AgentDefinition as AgentDefinition
+from helix_sessions.agents import AgentSession as AgentSession
+from helix_sessions.agents import AgentSessionInfo as AgentSessionInfo
+from helix_sessions.agents import AgentState as AgentState
+from helix_sessions.agents import Budget as Budget
+from helix_sessions.agents import Execution as Execution
 from helix_sessions.exceptions import InvalidInput
 
 JSON: TypeAlias = Any
@@ -38,6 +44,9 @@ UNSET: Final = Unset.UNSET
 
 SESSION_STATUSES: Final = ("active", "completed", "failed", "interrupted", "paused")
 TERMINAL_STATUSES: Final = ("completed", "failed")
+TOMBSTONE: Final = "deleted"
+"""The status of a session that is treated as absent by everybody but the `SessionRuntime`, which gave it."""
+PRUNED_STATUSES: Final = (*TERMINAL_STATUSES, TOMBSTONE)
 UNFINISHED_STATUSES: Final = ("active", "interrupted", "paused")
 RUN_STATUSES: Final = (
     "running",
@@ -56,6 +65,7 @@ REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
 DELIVERIES: Final = ("steer", "queue")
+SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +76,9 @@ class Page(Generic[T]):
     """The rows, in the listing's order."""
     next_cursor: str | None
     """What to pass as `cursor` for the rows after these; `None` on the last page."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +413,31 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLink:
+    """A link that lets whoever has it answer one tool call."""
+
+    token: str
+    """Fit for an address. It is a secret: whoever has it may answer."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCall:
+    """What the holder of a link is asked."""
+
+    tool_name: str
+    arguments: JSON
+    kind: str
+    """`client_tool`: a result is wanted. `approval`: a decision."""
+    requested_at: datetime | None
+    deadline: datetime | None
+    is_answered: bool
+    """Whether somebody has answered already."""
+    expires_at: datetime
+    """When the link stops being good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
     """A suspended or stopped session that goes on."""
 
@@ -574,8 +612,8 @@ class RetentionPolicy:
 
     terminal_for: timedelta
     """They have had their status for at least so long."""
-    statuses: tuple[str, ...] = TERMINAL_STATUSES
-    """They have one of these terminal statuses."""
+    statuses: tuple[str, ...] = PRUNED_STATUSES
+    """They have one of these statuses."""
     agent_types: tuple[str, ...] = ()
     """They are of one of these agent types; empty means any."""
     keep_tags: tuple[str, ...] = ()

@@ -16,7 +16,8 @@ MANNERS = ("apps", "checks", "conf", "documents", "exceptions", "signals", "type
 
 MAY_KNOW = {
     "exceptions": (),
-    "types": ("exceptions",),
+    "agents": ("exceptions",),
+    "types": ("agents", "exceptions"),
     "conf": (),
     "signals": (),
     "documents": ("conf", "exceptions"),
@@ -24,19 +25,20 @@ MAY_KNOW = {
     "projection": ("transcripts", "types"),
     "recovery": ("projection", "transcripts"),
     "writes": ("exceptions",),
+    "usage": (),
     "models": ("documents", "types"),
     "checks": ("conf", "models"),
     "apps": ("checks",),
     "storages": ("exceptions",),
     "workspaces": ("conf", "exceptions", "storages"),
     "store": (
-        *("conf", "documents", "exceptions", "models", "projection", "recovery"),
+        *("agents", "conf", "documents", "exceptions", "models", "projection", "recovery"),
         *("signals", "storages", "stream", "transcripts", "types", "workspaces", "writes"),
     ),
 }
 """What each room may import of the others. Doors and drivers may know all but each other's insides."""
 
-WITHOUT_DJANGO = ("writes", "projection", "recovery", "transcripts", "exceptions", "types")
+WITHOUT_DJANGO = ("agents", "writes", "projection", "recovery", "transcripts", "usage", "exceptions", "types")
 
 
 def room(path: Path) -> str:

@@ -89,7 +89,7 @@ def _declaration(method: Method, *, made_async: bool) -> str:
     decorators = [ast.unparse(decorator) for decorator in method.decorator_list]
     made_async = made_async and "staticmethod" not in decorators
     keyword = "async def" if made_async or isinstance(method, ast.AsyncFunctionDef) else "def"
-    returns = ast.unparse(method.returns) if method.returns else "None"
+    returns = ast.unparse(method.returns).strip("'") if method.returns else "None"  # a stub needs no quotes
     signature = f"{keyword} {method.name}({ast.unparse(arguments)}) -> {returns}: ..."
     return "\n".join([*(f"@{decorator}" for decorator in decorators), signature])
 

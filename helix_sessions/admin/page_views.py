@@ -17,10 +17,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin import sight
+from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting
+from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import Session, SubSessionRef
 
@@ -63,7 +64,8 @@ class PageViews(ModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The pages of a session, before the admin's own."""
-        own = [self._page(name) for name in PAGES]
+        own = [self._path("waiting", "waiting/", self.waiting_view)]
+        own += [self._page(name) for name in PAGES]
         own += [
             self._path("live", "<str:object_id>/live/", self.live_view),
             self._path("raw", "<str:object_id>/raw/<str:what>/", self.raw_view),
@@ -180,7 +182,25 @@ class PageViews(ModelAdmin):
         session = self._session(object_id)
         if session is None:
             return self._gone(request, object_id)
-        return self._render(request, session, "calls", {"pending": waiting.pending(session)})
+        context = {
+            "pending": waiting.pending(session),
+            "awaited": waits.awaited(session),
+            "call_actions": _call_actions(request) if not sight.is_ended(session) else [],
+        }
+        return self._render(request, session, "calls", context)
+
+    def waiting_view(self, request: HttpRequest) -> HttpResponse:
+        """Every session that waits, for whom, and since when."""
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": _("Waiting"),
+            "media": self.media,
+            "page": waits.waiting_page(request.GET.get("after", "")),
+            "call_actions": _call_actions(request),
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "admin/helix_sessions/session/waiting.html", context)
 
     def log_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What operators did."""
@@ -248,10 +268,15 @@ class PageViews(ModelAdmin):
             "actions": [
                 action
                 for action in ACTIONS.values()
-                if action.is_allowed(request) and not action.refusal(session)
+                if not action.answers and action.is_allowed(request) and not action.refusal(session)
             ],
             "tabs": _tabs(session, children),
         }
+
+
+def _call_actions(request: HttpRequest) -> list[Action]:
+    """The ways this user may answer pending calls."""
+    return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
 
 
 def _stream(session: Session) -> str:

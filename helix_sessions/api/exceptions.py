@@ -23,6 +23,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.EventsArchived: 410,
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
+    exceptions.SessionConflict: 409,
     exceptions.NotConfigured: 501,
     exceptions.ContextUnavailable: 503,
     exceptions.ContextOverflow: 422,

@@ -1,5 +1,6 @@
 """What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
 
+from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
@@ -16,6 +17,7 @@ from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
 
 __all__ = [
+    "AgentRecord",
     "ArchivedRange",
     "Checkpoint",
     "ClientCall",

@@ -1,7 +1,7 @@
 """A session: one row, the lock of everything that belongs to it."""
 
 from datetime import datetime
-from typing import Self
+from typing import Self, cast
 
 from django.conf import settings
 from django.db import connections, models
@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, UNFINISHED_STATUSES
+from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -35,6 +35,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def awaiting_client(self) -> Self:
         """A tool call waits for a person or a client."""
         return self.filter(awaiting_client=True)
+
+    def waiting(self) -> Self:
+        """Not ended, and waiting for a person, a client or a sub-session; those that wait longest first."""
+        return self.filter(waiting_since__isnull=False).order_by("waiting_since", "session_id")
 
     def past_deadline(self, now: datetime) -> Self:
         """A tool call has waited for its answer longer than it may."""
@@ -93,6 +97,17 @@ class SessionQuerySet(models.QuerySet["Session"]):
         with connection.cursor() as cursor:
             cursor.execute(AGENT_TYPES_SQL, [limit])
             return [row[0] for row in cursor.fetchall()]
+
+
+_Sessions = models.Manager.from_queryset(SessionQuerySet)
+
+
+class PresentSessions(_Sessions["Session"]):
+    """The sessions that are there: all but those with a tombstone for a status."""
+
+    def get_queryset(self) -> SessionQuerySet:
+        """Without tombstones."""
+        return cast(SessionQuerySet, super().get_queryset().exclude(status=TOMBSTONE))
 
 
 AGENT_TYPES_SQL = """
@@ -154,6 +169,8 @@ class Session(models.Model):
     awaiting_client = models.BooleanField(default=False)
     next_deadline = models.DateTimeField(null=True)
     suspended_awaiting_children = DocumentField(null=True)
+    awaiting_children = models.BooleanField(default=False)
+    waiting_since = models.DateTimeField(null=True)
     suspended_step_id = IdField(null=True)
     suspension_context = DocumentField(null=True)
     completed_client_tool_calls = DocumentField(null=True)
@@ -191,13 +208,14 @@ class Session(models.Model):
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
-    objects = SessionQuerySet.as_manager()
+    objects = PresentSessions()
+    with_tombstones = SessionQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
         constraints = [
-            one_of("status", SESSION_STATUSES, "helix_session_status"),
+            one_of("status", (*SESSION_STATUSES, TOMBSTONE), "helix_session_status"),
             at_least(1, "helix_session_version", "version", "first_seq"),
             non_negative(
                 "helix_session_counters",
@@ -254,6 +272,11 @@ class Session(models.Model):
                 condition=models.Q(awaiting_client=True),
             ),
             models.Index(
+                fields=["waiting_since", "session_id"],
+                name="helix_session_waiting_idx",
+                condition=models.Q(waiting_since__isnull=False),
+            ),
+            models.Index(
                 fields=["next_deadline", "session_id"],
                 name="helix_session_deadline_idx",
                 condition=models.Q(next_deadline__isnull=False),
@@ -283,9 +306,17 @@ class Session(models.Model):
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),
             ("branch_session", _("Can branch sessions")),
+            ("suspend_session", _("Can suspend sessions")),
+            ("fork_session", _("Can fork sessions")),
+            ("clear_session", _("Can clear the transcripts of sessions")),
+            ("change_model_session", _("Can change the models of sessions")),
+            ("change_budget_session", _("Can change the budgets of sessions")),
             ("compact_session", _("Can have sessions summarized for the model")),
             ("discard_staging_session", _("Can discard the staged writes of sessions")),
             ("export_session", _("Can export sessions, secrets included")),
+            ("approve_call_session", _("Can approve the tool calls of sessions")),
+            ("deny_call_session", _("Can deny the tool calls of sessions")),
+            ("answer_call_session", _("Can answer the tool calls of sessions")),
         ]
 
     def __str__(self) -> str:

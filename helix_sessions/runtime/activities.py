@@ -9,7 +9,7 @@ from helix_sessions import documents
 from helix_sessions.exceptions import Fenced, InvalidInput, InvalidWrites
 from helix_sessions.runtime import steps, tool_calls
 from helix_sessions.runtime.keeper import Driven, HandedOver
-from helix_sessions.runtime.runner_context import Shown
+from helix_sessions.runtime.runner_context import Shown, Unavailable
 from helix_sessions.runtime.runner_io import IO
 from helix_sessions.runtime.stops import Stopped
 from helix_sessions.runtime.tool_calls import ToolCalls, words
@@ -23,6 +23,7 @@ _log = logging.getLogger("helix_sessions.runner")
 TURN_LIMIT_EXCEEDED = "turn_limit_exceeded"
 AGENT_RAISED = "agent_raised"
 AGENT_FAILED = "agent_failed"
+CONTEXT_UNAVAILABLE = "context_unavailable"
 
 
 class Activity:
@@ -75,7 +76,10 @@ class Activity:
                 return ended
             if self._turns >= self._turn_limit:
                 return await self._fail(TURN_LIMIT_EXCEEDED, TURN_LIMIT_EXCEEDED), False
-            await self._io.db(self._shown.before_promotion, self._store, self._key)
+            try:
+                await self._io.db(self._shown.before_promotion, self._store, self._key)
+            except Unavailable as error:
+                return await self._fail(str(error), CONTEXT_UNAVAILABLE), False
 
     async def _turn(self) -> tuple[RunOutcome, bool] | None:
         """One call of the model and what follows from it; `None`: the activity goes on."""
@@ -88,6 +92,8 @@ class Activity:
         except Fenced:
             raise
         except Exception as error:
+            if self._driven.stop.is_set():  # it was asked to stop, and does so by raising
+                return await self._interrupted()
             _log.warning("The agent of session %r raised.", self._key, exc_info=error)
             return await self._fail(words(error), AGENT_RAISED), False
         self._turns += 1
@@ -130,7 +136,7 @@ class Activity:
             )
             return await self._io.db(self._suspended), False
         waiting = [{"id": call.tool_call_id, "name": call.tool_name} for call in asked.pending]
-        results += tool_calls.refused(waiting, tool_calls.INTERRUPTED)
+        results += tool_calls.refused(waiting, tool_calls.NOT_EXECUTED)
         await self._io.db(steps.commit, self._store, self._key, results, **self._names(step_id))
         return await self._interrupted() if await self._is_interrupted() else None
 
@@ -140,7 +146,7 @@ class Activity:
         """Commit a message no tool follows. Calls in it are refused, because the activity ends here."""
         messages = [] if outcome.message is None else [outcome.message]
         open_calls = [*asked.own, *({"id": c.tool_call_id, "name": c.tool_name} for c in asked.pending)]
-        messages += tool_calls.refused(open_calls, tool_calls.INTERRUPTED)
+        messages += tool_calls.refused(open_calls, tool_calls.NOT_EXECUTED)
         failed = outcome.error is not None
         waiting = 0
         if not (failed or interrupted):
@@ -156,7 +162,7 @@ class Activity:
 
     async def _execute_approved(self) -> None:
         """Calls that somebody approved while the session was suspended."""
-        turn = await self._context()
+        turn = await self._context(number=0)
         calls = [
             {"id": call["tool_call_id"], "name": call["tool_name"], "arguments": call["arguments"]}
             for call in self._approved
@@ -166,7 +172,7 @@ class Activity:
         results = await work.execute(self._io, calls, self._driven.stop)
         await self._io.db(steps.commit, self._store, self._key, results, **self._names(turn.turn_id))
 
-    async def _context(self) -> TurnContext:
+    async def _context(self, number: int | None = None) -> TurnContext:
         shown = await self._slow(partial(self._shown.context, self._store, self._key))
         return TurnContext(
             store=self._store,
@@ -174,7 +180,7 @@ class Activity:
             state=await self._io.db(self._store.load_state, self._key),
             context=shown,
             stop=self._driven.stop,
-            turn_id=f"{self._run.run_id}:{self._turns + 1}",
+            turn_id=f"{self._run.run_id}:{self._turns + 1 if number is None else number}",
         )
 
     async def _slow(self, call: Any) -> Any:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from django.utils import timezone
 
@@ -279,8 +279,9 @@ class SessionRunner:
 
 
 def _sync(store: SessionStore | AsyncSessionStore | None) -> SessionStore:
-    found: Any = getattr(store, "_store", store)  # an async store is a store, and its calls awaitable
-    return SessionStore() if found is None else found
+    if isinstance(store, AsyncSessionStore):
+        return cast(SessionStore, vars(store)["_store"])
+    return store or SessionStore()
 
 
 async def _joined(io: IO, other: Driven) -> RunOutcome | None:

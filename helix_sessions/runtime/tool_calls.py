@@ -20,6 +20,7 @@ from helix_sessions.types import PendingCall, ToolResult
 from helix_sessions.writes import parse_writes
 
 INTERRUPTED = "The tool was stopped, because the session was interrupted."
+NOT_EXECUTED = "The tool was not executed, because the activity ended."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,10 @@ from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.types import (
     JSON,
     Answer,
+    AnswerLink,
     AppendResult,
     ArchiveSummary,
+    AskedCall,
     CasMismatch,
     CasOk,
     Checkpoint,
@@ -74,7 +76,7 @@ class AsyncSessionStore:
     def subscribe(
         self, session_id: str, *, after: int | None = ..., fragments: bool
     ) -> AsyncTail[EventRecord | Fragment]: ...
-    def fenced(self, lease: Lease) -> "AsyncFencedStore": ...
+    def fenced(self, lease: Lease) -> AsyncFencedStore: ...
     async def ensure_session(
         self, session_id: str | None = ..., *, agent_type: str, **fields: Any
     ) -> SessionState: ...
@@ -175,19 +177,6 @@ class AsyncSessionStore:
     ) -> CasOk | CasMismatch: ...
     async def increment_step_count(self, session_id: str, *, expected_version: int | None = ...) -> int: ...
     async def increment_resume_count(self, session_id: str, *, expected_version: int | None = ...) -> int: ...
-    async def submit_tool_result(
-        self,
-        session_id: str,
-        tool_call_id: str,
-        *,
-        result: JSON | Unset = ...,
-        error: str | None = ...,
-        approved: bool | None = ...,
-        approval_id: str | None = ...,
-        reason: str | None = ...,
-        expected_version: int | None = ...,
-    ) -> Submission: ...
-    async def settle_expired_calls(self, now: datetime | None = ...) -> int: ...
     async def save_state_and_promote_staging(
         self,
         session_id: str,
@@ -383,8 +372,35 @@ class AsyncSessionStore:
         *,
         output: JSON = ...,
         error: str | None = ...,
+        parent_session_id: str | None = ...,
         expected_version: int | None = ...,
     ) -> None: ...
+    async def create_answer_link(
+        self, session_id: str, tool_call_id: str, *, lifetime: timedelta | None = ...
+    ) -> AnswerLink: ...
+    async def read_answer_link(self, token: str) -> AskedCall: ...
+    async def submit_by_answer_link(
+        self,
+        token: str,
+        *,
+        result: JSON | Unset = ...,
+        error: str | None = ...,
+        approved: bool | None = ...,
+        reason: str | None = ...,
+    ) -> Submission: ...
+    async def submit_tool_result(
+        self,
+        session_id: str,
+        tool_call_id: str,
+        *,
+        result: JSON | Unset = ...,
+        error: str | None = ...,
+        approved: bool | None = ...,
+        approval_id: str | None = ...,
+        reason: str | None = ...,
+        expected_version: int | None = ...,
+    ) -> Submission: ...
+    async def settle_expired_calls(self, now: datetime | None = ...) -> int: ...
     async def rewind(
         self, session_id: str, *, checkpoint_id: str | None = ..., expected_version: int | None = ...
     ) -> SessionState: ...

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions.exceptions import Fenced
+from helix_sessions.exceptions import Fenced, SessionExists, SessionNotFound
 from helix_sessions.store import inputs, unit
 from helix_sessions.store.unit import LIGHT_COLUMNS, SessionRow, Work
-from helix_sessions.types import UNSET, Lease
+from helix_sessions.types import TOMBSTONE, UNSET, Lease
 
 T = TypeVar("T")
 
@@ -31,8 +31,11 @@ class StoreBase:
     def _connection(self) -> BaseDatabaseWrapper:
         return connections[self.using]
 
-    def _read(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS) -> SessionRow:
-        return unit.read_row(self._connection, session_key(session_id), columns, self._owner)
+    def _read(
+        self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS, *, tombstones: bool = False
+    ) -> SessionRow:
+        key = session_key(session_id)
+        return unit.read_row(self._connection, key, columns, self._owner, tombstones=tombstones)
 
     def _write(
         self,
@@ -40,6 +43,7 @@ class StoreBase:
         expected_version: Any = None,
         *,
         columns: tuple[str, ...] = LIGHT_COLUMNS,
+        tombstones: bool = False,
         fenced: bool = True,
     ) -> AbstractContextManager[Work]:
         return unit.write(
@@ -48,6 +52,7 @@ class StoreBase:
             inputs.expected_version(expected_version),
             columns=columns,
             owner=self._owner,
+            tombstones=tombstones,
             lease=self._lease if fenced else None,
         )
 
@@ -74,6 +79,18 @@ class StoreBase:
         """Whoever drove a session that is gone must not bring it back."""
         if self._lease is not None and self._lease.session_id == session_id:
             raise Fenced(f"The session {session_id!r} is driven under a lease, and cannot be created.")
+
+    def _refuse_if_taken(self, session_id: str) -> None:
+        """An id that another owner's session has, or a tombstone, will never be this store's, however often
+        it is tried."""
+        columns = ("owner_id", "status")
+        try:
+            row = unit.read_row(self._connection, session_id, columns, tombstones=True)
+        except SessionNotFound:
+            return
+        unit.check_owner(session_id, row, self._owner)
+        if row.status == TOMBSTONE:
+            raise SessionExists(f"There was a session {session_id!r}, which was deleted.")
 
 
 def session_key(session_id: Any) -> str:

@@ -26,5 +26,5 @@ class Ensured(States, Events):
             try:
                 return self.create_session(session_id, agent_type=agent_type, **fields)
             except SessionExists:
-                self._refuse_if_foreign(session_id)
+                self._refuse_if_taken(session_id)
         return self.create_session(None, agent_type=agent_type, **fields)

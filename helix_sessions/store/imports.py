@@ -67,7 +67,7 @@ class Imports(Doctor):
         so_far: TransferSummary,
     ) -> TransferSummary:
         members = _members(found)
-        rows = Session.objects.using(self.using)
+        rows = Session.with_tombstones.using(self.using)
         taken = (
             rows.filter(session_id__in=members).order_by("session_id").values_list("session_id", flat=True)
         )

@@ -7,14 +7,11 @@ session, made under its lock; it derives what it writes from other rows and so g
 
 # ruff: noqa: S608 - nothing but names of tables is put into these texts
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from helix_sessions.models import (
     ArchivedRange,
     Checkpoint,
-    Compaction,
     Event,
     EventKey,
     Input,
@@ -26,23 +23,12 @@ from helix_sessions.models import (
     SubSessionRef,
 )
 from helix_sessions.store.belongings import belongings, kind_of
+from helix_sessions.store.invariant import Invariant
 from helix_sessions.store.tables import table
 
 ARCHIVES, CHECKPOINTS, EVENTS, KEYS = (table(m).name for m in (ArchivedRange, Checkpoint, Event, EventKey))
-COMPACTIONS = table(Compaction).name
 INPUTS, MESSAGES, REFS, RUNS = (table(m).name for m in (Input, Message, SubSessionRef, Run))
 SESSIONS, STAGED, STATES = table(Session).name, table(StagedChange).name, table(StateSnapshot).name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invariant:
-    """A query for the sessions that break it."""
-
-    code: str
-    sql: str
-    repair: tuple[str, ...] = ()
-    """Statements whose every parameter is the session's id."""
-    severity: Literal["error", "warning"] = "error"
 
 
 @cache
@@ -340,23 +326,6 @@ _STAGING = (
         repair=(
             f"UPDATE {SESSIONS} SET staged_count = (SELECT COUNT(*) FROM {STAGED} g"
             f" WHERE g.session_id = {SESSIONS}.session_id) WHERE session_id = %s",
-        ),
-    ),
-)
-
-_CONTEXT = (
-    Invariant(
-        code="compaction_beyond_transcript",
-        sql="SELECT c.session_id, 'compactions: ' || COUNT(*)"
-        f" FROM {COMPACTIONS} c JOIN {SESSIONS} s ON s.session_id = c.session_id"
-        " WHERE IN_SCOPE(c) AND c.compacted_seq IS NOT NULL AND c.truncated_seq IS NULL"
-        " AND c.end_position > s.message_count GROUP BY c.session_id",
-        repair=(
-            f"UPDATE {COMPACTIONS} SET truncated_seq = (SELECT s.head_seq FROM {SESSIONS} s"
-            f" WHERE s.session_id = {COMPACTIONS}.session_id)"
-            " WHERE session_id = %s AND compacted_seq IS NOT NULL AND truncated_seq IS NULL"
-            f" AND end_position > (SELECT s.message_count FROM {SESSIONS} s"
-            f" WHERE s.session_id = {COMPACTIONS}.session_id)",
         ),
     ),
 )

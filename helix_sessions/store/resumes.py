@@ -120,7 +120,7 @@ def _activate(work: Work) -> None:
     if session.pending_client_tool_calls is not None:
         work.change(**pending.columns({}))
     if session.suspended_awaiting_children is not None:
-        work.change(suspended_awaiting_children="{}")
+        work.change(**waits.columns({}))
 
 
 def _results(work: Work, calls: Entries, awaited: Waits) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -13,6 +13,7 @@ from helix_sessions.store.inbox import Inbox
 from helix_sessions.store.instructions import Instructions
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.leases import Leases
+from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
@@ -43,6 +44,7 @@ class SessionStore(
     Suspensions,
     Resumes,
     Children,
+    Links,
     Rewinds,
     Instructions,
     Retention,

@@ -14,7 +14,16 @@ from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import Checkpoint, Event, Input, InputClaim, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import archives, context_rows, cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import (
+    agent_records,
+    archives,
+    context_rows,
+    cursors,
+    frames,
+    inputs,
+    open_calls,
+    snapshots,
+)
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute
@@ -27,12 +36,14 @@ from helix_sessions.store.unit import (
     check_row_version,
     lock_row,
     locking_transaction,
+    read_row,
 )
 from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import (
     JSON,
     MODES,
     SESSION_STATUSES,
+    TOMBSTONE,
     UNSET,
     Page,
     SessionHead,
@@ -88,7 +99,8 @@ class Sessions(StoreBase):
     ) -> SessionState:
         """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
 
-        Without an id it gets a UUIDv7. With a parent, the root is worked out from it.
+        Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
+        knows neither a parent nor a root that is somebody else's.
         """
         key = new_id() if session_id is None else session_key(session_id)
         self._refuse_to_recreate(key)
@@ -113,6 +125,8 @@ class Sessions(StoreBase):
             if columns["parent_session_id"] is not None:
                 parent = lock_row(connection, columns["parent_session_id"], owner=self._owner)
                 columns["root_session_id"] = parent.root_session_id or parent.session_id
+            elif columns["root_session_id"] not in (None, key) and self._owner is not UNSET:
+                read_row(connection, columns["root_session_id"], ("session_id",), self._owner)
             work = new_work(connection, columns)
             snapshots.record(work, dict(state), text)
             started = {"agent_type": agent_type, "parent_session_id": parent_session_id}
@@ -172,7 +186,7 @@ class Sessions(StoreBase):
         self, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
     ) -> bool:
         try:
-            row = lock_row(connection, session_id, _FOR_DELETION, self._owner)
+            row = lock_row(connection, session_id, _FOR_DELETION, self._owner, tombstones=True)
         except SessionNotFound:
             return False
         check_fence(row, self._lease)
@@ -201,7 +215,11 @@ class Sessions(StoreBase):
 
     def query_sessions(self) -> SessionQuerySet:
         """The sessions this store knows, newest first; to be narrowed, and read with `page_of_sessions`."""
-        rows = Session.objects.using(self.using).newest_first()
+        return self._query()
+
+    def _query(self, *, tombstones: bool = False) -> SessionQuerySet:
+        sessions = Session.with_tombstones if tombstones else Session.objects
+        rows = sessions.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
 
     def page_of_sessions(
@@ -225,9 +243,38 @@ class Sessions(StoreBase):
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
         """Sessions, newest first, without their documents."""
-        rows = self.query_sessions()
         if status is not None:
-            rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
+            status = inputs.choice(status, SESSION_STATUSES, "The status")
+        return self._list(
+            status,
+            agent_type=agent_type,
+            user_id=user_id,
+            owner=owner,
+            tag=tag,
+            parent_session_id=parent_session_id,
+            updated_after=updated_after,
+            expires_before=expires_before,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    def _list(
+        self,
+        status: str | None,
+        *,
+        agent_type: str | None = None,
+        user_id: str | None = None,
+        owner: Any = None,
+        tag: str | None = None,
+        parent_session_id: str | None = None,
+        updated_after: datetime | None = None,
+        expires_before: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[SessionSummary]:
+        rows = self._query(tombstones=status == TOMBSTONE)
+        if status is not None:
+            rows = rows.filter(status=status)
         if agent_type is not None:
             rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
         if user_id is not None:
@@ -320,6 +367,7 @@ def branch(
     *,
     custom: dict[str, Any] | None = None,
     owner: Any = UNSET,
+    with_agent: bool = True,
 ) -> tuple[Work, dict[str, Any]]:
     """A session that branches from another, which is locked, and its custom state: the source's, or this."""
     source = lock_row(connection, source_id, ALL_COLUMNS, owner)
@@ -347,6 +395,8 @@ def branch(
     work.event("session_started", forked)
     context_rows.copy(work, source_id, count, work.session.head_seq + 1)
     _copy_messages(work, source_id, count)
+    if with_agent:
+        agent_records.give(work, source_id)
     return work, custom
 
 
@@ -405,9 +455,10 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
 
 
 def children_of(using: str, parents: Iterable[str]) -> set[str]:
-    """The ids of the next level of a tree: children by parent, and by local reference."""
+    """The ids of the next level of a tree, tombstones included: children by parent, and by local
+    reference."""
     keys = list(parents)
-    children = Session.objects.using(using).filter(parent_session_id__in=keys)
+    children = Session.with_tombstones.using(using).filter(parent_session_id__in=keys)
     refs = SubSessionRef.objects.using(using).filter(session_id__in=keys, location="local")
     return {
         *children.values_list("session_id", flat=True),

@@ -14,6 +14,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.events import record
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import read_row
 from helix_sessions.stream.followers import BATCH, Batch, Entry, Item
 from helix_sessions.stream.hub import hub
@@ -124,7 +125,7 @@ def _next_sql(vendor: str) -> str:
         ' WHERE "session_id" = %s AND "seq" > %s ORDER BY "seq" LIMIT %s) e ON 1 = 1'
         f' LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
         ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
-        ' WHERE s."session_id" = %s ORDER BY e."seq"'
+        f' WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
     )
 
 

@@ -64,8 +64,7 @@ class Turns(StoreBase):
             try:
                 return self._create(key, said, run_key, agent, source, text)
             except SessionExists:
-                if self._owner is not UNSET:
-                    self._read(key, ("session_id",))  # another owner's session is unknown, not continued
+                self._refuse_if_taken(key)
 
     def _continue(
         self, key: str, said: tuple[str, str] | None, run_id: str, expected_version: int | None

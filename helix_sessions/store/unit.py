@@ -29,8 +29,9 @@ from helix_sessions.store import flush, known_rows, open_calls
 from helix_sessions.store.database import errors_translated, execute, fetch, lock_timeout, transaction_on
 from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
+from helix_sessions.store.tombstones import present
 from helix_sessions.stream.wakeups import wake_after_commit
-from helix_sessions.types import UNSET, Lease, Unset
+from helix_sessions.types import TERMINAL_STATUSES, TOMBSTONE, UNSET, Lease, Unset
 
 DOCUMENT_COLUMNS = (
     "output",
@@ -52,6 +53,8 @@ UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
 ALL_COLUMNS = table(Session).columns
 LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
 
+_SAYS_WHETHER_IT_WAITS = frozenset(("status", "awaiting_client", "awaiting_children"))
+
 _SEQ = table(Event).columns.index("seq")
 
 T = TypeVar("T")
@@ -71,26 +74,34 @@ class SessionRow:
 
 
 @cache
-def _read_sql(vendor: str, columns: tuple[str, ...]) -> str:
+def _read_sql(vendor: str, columns: tuple[str, ...], tombstones: bool) -> str:
     sessions = table(Session)
-    return f'SELECT {sessions.selection(vendor, columns)} FROM {sessions.name} WHERE "session_id" = %s'  # noqa: S608
+    there = "" if tombstones else f" AND {present()}"
+    return (
+        f"SELECT {sessions.selection(vendor, columns)} FROM {sessions.name}"  # noqa: S608
+        f' WHERE "session_id" = %s{there}'
+    )
 
 
-_lock_statements: dict[tuple[str, tuple[str, ...]], str] = {}
+_lock_statements: dict[tuple[str, tuple[str, ...], bool], str] = {}
 
 
-def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...]) -> str:
+def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...], tombstones: bool) -> str:
     """`select_for_update` as Django writes it, kept, because writing it anew costs more than running it.
 
     On PostgreSQL a condition that is always true sets the time the lock is waited for, in the same
     statement: the conditions are evaluated before the row is locked.
     """
-    key = (connection.vendor, columns)
+    key = (connection.vendor, columns, tombstones)
     if key not in _lock_statements:
-        rows: QuerySet[Session] = Session.objects.using(connection.alias).select_for_update(no_key=True)
+        sessions = Session.with_tombstones.using(connection.alias)
+        rows: QuerySet[Session] = sessions.select_for_update(no_key=True)
         if connection.vendor == "postgresql":
             rows = rows.extra(where=["set_config('lock_timeout', %s, true) IS NOT NULL"], params=[""])
-        query = rows.filter(session_id="").values_list(*columns).query
+        rows = rows.filter(session_id="")
+        if not tombstones:
+            rows = rows.extra(where=[present()])  # noqa: S610 - no value of anybody's
+        query = rows.values_list(*columns).query
         _lock_statements[key] = query.get_compiler(connection=connection).as_sql()[0]
     return _lock_statements[key]
 
@@ -100,10 +111,12 @@ def read_row(
     session_id: str,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
     owner: Any = UNSET,
+    *,
+    tombstones: bool = False,
 ) -> SessionRow:
     """The session's row, without a lock. With an owner, anybody else's session is not there."""
     columns = _with_owner(columns, owner)
-    rows = fetch(connection, _read_sql(connection.vendor, columns), [session_id])
+    rows = fetch(connection, _read_sql(connection.vendor, columns, tombstones), [session_id])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
@@ -134,13 +147,15 @@ def lock_row(
     session_id: str,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
     owner: Any = UNSET,
+    *,
+    tombstones: bool = False,
 ) -> SessionRow:
     """The session's row, locked until the transaction ends. With an owner, as `read_row` does."""
     columns = _with_owner(columns, owner)
     params = [session_id]
     if connection.vendor == "postgresql":
         params.insert(0, lock_timeout())
-    rows = fetch(connection, _lock_sql(connection, columns), params)
+    rows = fetch(connection, _lock_sql(connection, columns, tombstones), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
@@ -170,13 +185,13 @@ class Work:
         self.session.__dict__.update(columns)
         self.changes.update(columns)
 
-    def insert(self, model: type[models.Model], **values: Any) -> None:
+    def insert(self, model: type[models.Model], /, **values: Any) -> None:
         """Add a row to a table of the session. Columns that are not given are null."""
         values["session_id"] = self.session.session_id
         rows = self.inserts.setdefault(model, [])
         rows.append(tuple(map(values.get, table(model).columns)))
 
-    def update(self, model: type[models.Model], key: dict[str, Any], **values: Any) -> None:
+    def update(self, model: type[models.Model], key: dict[str, Any], /, **values: Any) -> None:
         """Change one row of the session in another table."""
         keys = {"session_id": self.session.session_id, **key}
         sql = update_sql(model, tuple(values), tuple(keys))
@@ -253,11 +268,21 @@ class Work:
         """Give the write its version and its time; whether there is anything to write."""
         if not (self.changes or self.inserts or self.statements):
             return False
+        if not _SAYS_WHETHER_IT_WAITS.isdisjoint(self.changes):
+            self._note_waiting()
         if self.versioned:
             self.change(version=self.session.version + (0 if self.new else 1), updated_at=self.now)
         elif "head_seq" in self.changes:
             self.change(updated_at=self.now)
         return True
+
+    def _note_waiting(self) -> None:
+        """`waiting_since` follows from what else the row says; one that goes on waiting keeps it."""
+        session = self.session
+        waits = session.awaiting_client or session.awaiting_children
+        waits = waits and session.status not in TERMINAL_STATUSES
+        if waits != (session.waiting_since is not None):
+            self.change(waiting_since=self.now if waits else None)
 
     def _insert_session(self) -> None:
         sql = f"{insert_sql(Session, ALL_COLUMNS, 1)} ON CONFLICT DO NOTHING"
@@ -290,10 +315,17 @@ class Tree:
         self._works: dict[str, Work] = {}
         self._written: list[tuple[Work, str]] = []
 
-    def lock(self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS, owner: Any = UNSET) -> Work:
+    def lock(
+        self,
+        session_id: str,
+        columns: tuple[str, ...] = LIGHT_COLUMNS,
+        owner: Any = UNSET,
+        *,
+        tombstones: bool = False,
+    ) -> Work:
         """Lock one more session; one that is locked already is the same `Work`."""
         if session_id not in self._works:
-            row = lock_row(self.connection, session_id, columns, owner)
+            row = lock_row(self.connection, session_id, columns, owner, tombstones=tombstones)
             check_fence(row, self._lease)
             self._works[session_id] = Work(self.connection, row)
         return self._works[session_id]
@@ -326,7 +358,8 @@ class Tree:
         """Keep the rows that were committed, for the next write of this connection."""
         if not self.connection.in_atomic_block:
             for work, mark in self._written:
-                known_rows.remember(self.connection, work.session.session_id, work.as_known(mark))
+                if work.session.status != TOMBSTONE:
+                    known_rows.remember(self.connection, work.session.session_id, work.as_known(mark))
 
 
 @contextmanager
@@ -359,11 +392,12 @@ def write(
     *,
     columns: tuple[str, ...] = LIGHT_COLUMNS,
     owner: Any = UNSET,
+    tombstones: bool = False,
     lease: Lease | None = None,
 ) -> Iterator[Work]:
     """Lock a session, check what the caller expects, let the block decide, flush, commit."""
     with write_tree(using, lease) as tree:
-        work = tree.lock(session_id, columns, owner)
+        work = tree.lock(session_id, columns, owner, tombstones=tombstones)
         check_version(work, expected_version)
         yield work
 

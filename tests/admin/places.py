@@ -20,12 +20,25 @@ ACTIONS = {
     "expire": "expire_session",
     "set_expiry": "set_expiry_session",
     "branch": "branch_session",
+    "suspend": "suspend_session",
+    "fork": "fork_session",
+    "change_model": "change_model_session",
+    "change_budget": "change_budget_session",
+    "clear": "clear_session",
     "compact": "compact_session",
     "discard_staging": "discard_staging_session",
     "export": "export_session",
     "fail": "fail_session",
     "delete": "delete_session",
 }
+
+
+CALL_ACTIONS = {
+    "approve_call": "approve_call_session",
+    "deny_call": "deny_call_session",
+    "answer_call": "answer_call_session",
+}
+WAITING = f"{LIST}waiting/"
 
 
 def page_of(session_id: str, page: str = "change", query: str = "") -> str:

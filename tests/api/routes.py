@@ -29,11 +29,19 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "cleanup-staging"): {"older_than_seconds": 0},
     ("post", "inputs"): {"prompt": "hello"},
     ("patch", "input"): {"delivery": "queue"},
+    ("post", "turns"): {"message": "hello"},
+    ("post", "suspend"): {"kind": "client_tool", "state": {}, "run_id": "r"},
+    ("post", "tool-results"): {"tool_call_id": "call", "result": 1},
+    ("post", "answer-links"): {"tool_call_id": "call"},
+    ("post", "resume"): {},
+    ("post", "rewind"): {},
+    ("post", "child"): {"status": "completed"},
     ("put", "interrupt"): {"reason": "stop"},
     ("post", "sub-sessions"): {"refs": [{"sub_session_id": "sub", "agent_type": "test"}]},
     ("patch", "sub-session"): {"status": "completed"},
     ("post", "events"): {"type": "note"},
     ("post", "fragments"): {"data": {"text": "hel"}},
+    ("post", "actions"): {"action": "SuspendSession"},
 }
 
 
@@ -57,6 +65,7 @@ _IDS = {
     "input": ["i"],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
+    "child": ["sub"],
     "staged-change": ["step", "call"],
 }
 

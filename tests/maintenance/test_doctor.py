@@ -7,6 +7,7 @@ from django.db import connection
 
 from helix_sessions.models import Session
 from helix_sessions.models.guard import lower_guard, raise_guard
+from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore, doctor
 from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.invariants import invariants
@@ -109,6 +110,16 @@ def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change", ["awaiting_children = NOT awaiting_children", "waiting_since = created_at"]
+)
+def test_whether_it_waits_is_put_right(session: str, store: SessionStore, change: str) -> None:
+    break_rows(f"UPDATE {P}_session SET {change} {S}")
+    assert found(store, repair=True)["awaiting_client"].repaired
+    assert found(store) == {}
+
+
+@pytest.mark.django_db
 class TestDoctor:
     def test_every_check_is_tried_here(self) -> None:
         checks: tuple[doctor.Check, ...] = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
@@ -125,6 +136,8 @@ class TestDoctor:
                 f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
                 " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
             )
+        if code == "orphan_agent_record":
+            SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_client_call":
             break_rows(
                 f"INSERT INTO {P}_clientcall"

@@ -11,6 +11,7 @@ from django.db import DatabaseError, IntegrityError, connection, models, transac
 from django.utils import timezone
 
 from helix_sessions.models import (
+    AgentRecord,
     ArchivedRange,
     Checkpoint,
     ClientCall,
@@ -57,6 +58,7 @@ def session(store: SessionStore) -> str:
     ArchivedRange.objects.create(
         session_id="s", first_seq=1, last_seq=2, storage="x", name="y", created_at=timezone.now()
     )
+    AgentRecord.objects.create(session_id="s", definition={}, system_prompt="")
     return "s"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
+from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import AsyncSessionStore, SessionStore
@@ -104,11 +105,23 @@ class TestJoining:
 
     def test_the_drain_of_another_process(self, store: SessionStore, session: str) -> None:
         """An owner this process knows nothing of."""
+        refused = threading.Event()
+
+        class Watched(SessionStore):
+            def acquire_lease(self, session_id: str, owner: str, ttl: float) -> Lease:
+                try:
+                    return super().acquire_lease(session_id, owner, ttl)
+                except LeaseHeld:
+                    refused.set()
+                    raise
+
         lease = store.acquire_lease(session, "elsewhere", 60)
         agent = ScriptedAgent()
-        runner = SessionRunner(agent)
+        runner = SessionRunner(agent, store=Watched())
         assert runner.wake(session).kind == "idle"
+        refused.clear()
         thread, outcomes = in_thread(lambda: runner.run(session))
+        assert refused.wait(20)
         turn = store.begin_turn(session, message="hello")
         store.append_messages(session, [{"role": "assistant", "content": "hi"}])
         store.update_run_status(session, turn.run.run_id, "completed", output={"by": "another"})

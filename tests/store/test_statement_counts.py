@@ -177,3 +177,39 @@ def test_a_creation(store: SessionStore, engine: str) -> None:
 def test_what_was_sent_is_shown_where_queries_are_logged(store: SessionStore, state: SessionState) -> None:
     sent = statements(lambda: store.append_messages("s", [USER]))
     assert any("helix_sessions_message" in statement for statement in sent)
+
+
+TURN: dict[str, tuple[Callable[[SessionStore, SessionState, str], Any], int, int]] = {
+    "begin_turn": (lambda store, state, n: store.begin_turn("s", message="hi", run_id=f"r{n}"), 9, 6),
+    "suspend": (
+        lambda store, state, n: store.suspend(
+            "s",
+            "client_tool",
+            state=state,
+            run_id=f"r{n}",
+            pending_calls=[{"tool_call_id": n, "tool_name": "t", "arguments": {}}],
+        ),
+        *(11, 7),
+    ),
+    "submit_tool_result": (lambda store, state, n: store.submit_tool_result("s", n, result=1), 6, 5),
+    "submit_tool_result, again": (lambda store, state, n: store.submit_tool_result("s", n, result=1), 4, 4),
+    "resume": (lambda store, state, n: store.resume("s", run_id=f"again{n}"), 12, 8),
+}
+"""The calls of a turn in their order, each with its number on SQLite and on PostgreSQL."""
+
+
+@pytest.mark.parametrize("length", [10, 200])
+def test_a_turn(store: SessionStore, state: SessionState, engine: str, length: int) -> None:
+    store.append_messages("s", [USER] * length)
+    store.update_run_status("s", "r", "completed")
+    for number in ("1", "2"):
+        sent = {}
+        for name, (act, _, _) in TURN.items():
+            known_rows.forget(connections["default"], "s")
+            with CaptureQueriesContext(connection) as captured:
+                act(store, state, number)
+            sent[name] = len(captured)
+        store.update_run_status("s", f"again{number}", "completed")
+        store.update_status("s", "completed")
+    place = 1 if engine == "sqlite" else 2
+    assert sent == {name: numbers[place] for name, numbers in TURN.items()}

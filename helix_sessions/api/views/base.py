@@ -30,6 +30,8 @@ class View(APIView):
     parser_classes = [JSONParser]
     renderer_classes = [JSONRenderer]
     creates_sessions = False
+    max_body_bytes: int | None = None
+    """The largest body this view reads, where it is less than the setting allows."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
         return handle
@@ -48,7 +50,7 @@ class View(APIView):
     @cached_property
     def body(self) -> bytes:
         """The body of the request."""
-        return bodies.read(self.request)
+        return bodies.read(self.request, self.max_body_bytes)
 
     def json(self, *allowed: str) -> Any:
         """The body as a JSON value."""

@@ -23,7 +23,7 @@ def raise_guard_on_sqlite(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("helix_sessions", "0007_admin")]
+    dependencies = [("helix_sessions", "0008_runtime")]
 
     operations = [
         migrations.RunPython(lower_guard_on_sqlite, raise_guard_on_sqlite),

@@ -10,7 +10,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0008_inbox"),
+        ("helix_sessions", "0010_waiting"),
     ]
 
     operations = [
@@ -26,9 +26,17 @@ class Migration(migrations.Migration):
                     ("reactivate_session", "Can make paused and interrupted sessions active again"),
                     ("fail_session", "Can fail sessions"),
                     ("branch_session", "Can branch sessions"),
+                    ("suspend_session", "Can suspend sessions"),
+                    ("fork_session", "Can fork sessions"),
+                    ("clear_session", "Can clear the transcripts of sessions"),
+                    ("change_model_session", "Can change the models of sessions"),
+                    ("change_budget_session", "Can change the budgets of sessions"),
                     ("compact_session", "Can have sessions summarized for the model"),
                     ("discard_staging_session", "Can discard the staged writes of sessions"),
                     ("export_session", "Can export sessions, secrets included"),
+                    ("approve_call_session", "Can approve the tool calls of sessions"),
+                    ("deny_call_session", "Can deny the tool calls of sessions"),
+                    ("answer_call_session", "Can answer the tool calls of sessions"),
                 ],
                 "verbose_name": "session",
                 "verbose_name_plural": "sessions",
