@@ -43,7 +43,7 @@ def invariants() -> tuple[Invariant, ...]:
         *_CHECKPOINTS,
         *_STAGING,
         *_INBOX,
-        *_CONTEXT,
+        *CONTEXT,
         *_TREE,
     )
 
