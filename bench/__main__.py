@@ -13,6 +13,7 @@ from bench.about import about
 from bench.bars import bars
 from bench.chart import chart
 from bench.contestants import PEERS
+from bench.context import measure_context
 from bench.databases import Arena, arena
 from bench.growth import measure_growth
 from bench.http import measure_http
@@ -34,6 +35,7 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "writers": measure_writers,
     "list": measure_listing,
     "growth": measure_growth,
+    "context": measure_context,
     "sqlite": measure_sqlite,
     "streams": measure_streams,
     "http": measure_http,

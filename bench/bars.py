@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bench.context import AFTER
 from bench.operations import APPEND_TO_1000
 from bench.results import Results
 from bench.scale import Scale
@@ -78,6 +79,7 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         ratio("latest 50 / FLOOR", 1.2, "operations", "latest 50 messages"),
         ratio(f"{full} / FLOOR", 1.2, "operations", full),
         ratio(f"list 50 of {large:,} / of {small:,}", 1.3, "list", grown),
+        ratio("context after 100,000 messages / without them", 1.2, "context", AFTER),
         ratio("SQLite step commit / sqlite3", 2.0, "SQLite", "step commit, history 100"),
         ratio("HTTP page of 50 messages / empty view", 0.5, "HTTP", "page of 50 messages", at_least=True),
         ratio("HTTP commit / empty view", 0.3, "HTTP", "commit", at_least=True),

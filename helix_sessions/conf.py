@@ -113,6 +113,21 @@ class Conf:
     """The dotted path of the function that is told of admitted inputs after the commit. The default schedules
     a task, where `TASKS` is configured and `AGENTS` has the session's type. Empty: nobody is told, and
     workers find them by looking."""
+    CONTEXT_SOURCES: list[Any] = []
+    """The sources of the context of every session that is driven without sources of its own: dotted paths,
+    or such paths with a dict of arguments."""
+
+    COMPACTION: dict[str, Any] = {}
+    """The policy of compactions that are asked for by hand, or made without one of their own: the arguments
+    of `CompactionPolicy`."""
+
+    SUMMARIZER: str = ""
+    """The dotted path of the function that summarizes messages for such compactions. They are refused while
+    it is empty."""
+
+    COMPACTION_SECONDS: float = 600.0
+    """How long a compaction may take before another of the same session may begin, if nobody can tell
+    whether its process is still at it."""
 
     STUCK_MINUTES: int = 15
     """A session that is running and has not moved for so long is shown as stuck."""

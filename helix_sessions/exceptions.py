@@ -304,3 +304,27 @@ class IdempotencyKeyReused(HelixSessionsError, ValueError):
     """This idempotency key was used for another request."""
 
     code = "idempotency_key_reused"
+
+
+class ContextUnavailable(HelixSessionsError):
+    """A source of the context could not be observed, and the session has no context yet."""
+
+    code = "context_unavailable"
+
+    def __init__(self, message: str | None = None, *, keys: Iterable[str] = ()) -> None:
+        self.keys = tuple(keys)
+        """The sources that were not available."""
+        super().__init__(message or f"These sources of the context are unavailable: {', '.join(self.keys)}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_context_unavailable, (str(self), self.keys)
+
+
+def _rebuild_context_unavailable(message: str, keys: tuple[str, ...]) -> ContextUnavailable:
+    return ContextUnavailable(message, keys=keys)
+
+
+class ContextOverflow(HelixSessionsError):
+    """The model refused a context as too long. An agent raises it; nothing it does may have been stored."""
+
+    code = "context_overflow"

@@ -111,3 +111,5 @@ SPECTACULAR_SETTINGS = {
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
+
+HELIX_SESSIONS: dict[str, Any] = {"SUMMARIZER": "project.summaries.brief"}

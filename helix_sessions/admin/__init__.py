@@ -1,14 +1,16 @@
 """The operator's console: sessions found, read, and acted upon, through the store's calls alone.
 
-Only sessions are registered. What belongs to them has composite keys, which the admin cannot register, and is
-shown on the pages of its session.
+Sessions are registered, and the instructions of agent types. What belongs to a session has composite keys,
+which the admin cannot register, and is shown on its pages.
 """
 
 from django.contrib import admin
 
+from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.sessions import SessionAdmin
-from helix_sessions.models import Session
+from helix_sessions.models import Instructions, Session
 
-__all__ = ["SessionAdmin"]
+__all__ = ["InstructionsAdmin", "SessionAdmin"]
 
 admin.site.register(Session, SessionAdmin)
+admin.site.register(Instructions, InstructionsAdmin)  # type: ignore[misc]

@@ -47,6 +47,8 @@ class Action:
     leaves_session: bool = True
     """Whether there is a session afterwards whose log can tell."""
     is_download: bool = False
+    takes_time: bool = False
+    """Whether it must hold no lock while it is done; who did it is then logged afterwards."""
     answers: str = ""
     """The kind of pending call it answers: its button is with the call, and its page shows what is asked."""
 

@@ -1,5 +1,6 @@
 """The operator's actions: one table of what each is called, who may, what it promises and what it calls."""
 
+import logging
 from typing import Any
 
 from django.utils import timezone
@@ -12,10 +13,14 @@ from helix_sessions.admin.forms import BranchForm, CallForm, ExpiryForm, ResultF
 from helix_sessions.admin.pages.tree import tree
 from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
 from helix_sessions.admin.sight import is_ended
+from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.models import Session
+from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.store import SessionStore
 from helix_sessions.store.sessions import new_id
 from helix_sessions.types import CasMismatch
+
+_log = logging.getLogger("helix_sessions.admin")
 
 
 def _unless_ended(session: Session) -> str:
@@ -29,6 +34,10 @@ def _if_held(session: Session) -> str:
 
 def _if_staged(session: Session) -> str:
     return "" if session.staged_count else _now("Nothing is staged.")
+
+
+def _if_any_messages(session: Session) -> str:
+    return "" if session.message_count else _now("It has no messages.")
 
 
 def _always(session: Session) -> str:
@@ -68,6 +77,19 @@ def _branch(store: SessionStore, session: Session, answers: Answers) -> str:
 
 def _discard(store: SessionStore, session: Session, answers: Answers) -> int:
     return store.discard_staging(session.session_id)
+
+
+def _compact(store: SessionStore, session: Session, answers: Answers) -> int:
+    try:
+        made = compact_by_hand(store, session.session_id)
+    except HelixSessionsError:
+        raise
+    except Exception as error:
+        _log.exception("The summarizer failed on session %s", session.session_id)
+        raise NotApplicable(_now("The summarizer failed: %s") % type(error).__name__) from error
+    if made is None:
+        raise NotApplicable(_now("There is nothing older to summarize, or somebody is at it."))
+    return made.message_count
 
 
 def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
@@ -259,6 +281,28 @@ ACTIONS = {
             is_for_one=True,
         ),
         *RUNTIME_ACTIONS,
+        Action(
+            name="compact",
+            label=_("Compact"),
+            permission="compact_session",
+            icon="broom",
+            promise=ngettext_lazy(
+                "The older messages of %(count)d session will be summarized for the model.",
+                "The older messages of %(count)d sessions will be summarized for the model.",
+                "count",
+            ),
+            report=ngettext_lazy(
+                "%(count)d session was compacted.", "%(count)d sessions were compacted.", "count"
+            ),
+            explanation=_(
+                "The model sees a summary in their place. The transcript keeps every message. The summarizer "
+                "of this site is asked now, which may take a while and cost money."
+            ),
+            refusal=_if_any_messages,
+            perform=_compact,
+            is_for_one=True,
+            takes_time=True,
+        ),
         Action(
             name="discard_staging",
             label=_("Discard staging"),

@@ -79,13 +79,13 @@ def _perform(
 ) -> Any:
     if not action.leaves_session:
         return action.perform(store, session, answers)
+    known = {"by": operator(request), "reason": answers["reason"]}
+    if action.takes_time:
+        result = action.perform(store, session, answers)
+        operate(store, session.session_id, action.name, lambda: None, **known)
+        return result
     return operate(
-        store,
-        session.session_id,
-        action.name,
-        lambda: action.perform(store, session, answers),
-        by=operator(request),
-        reason=answers["reason"],
+        store, session.session_id, action.name, lambda: action.perform(store, session, answers), **known
     )
 
 

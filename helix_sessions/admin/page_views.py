@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from typing import Any
 
@@ -20,11 +21,11 @@ from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import inbox, runs, states, timeline, tree, waiting, waits
+from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import Session, SubSessionRef
 
-PAGES = ("timeline", "state", "runs", "inbox", "tree", "staging", "calls", "log")
+PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
     *sight.LIST_COLUMNS,
@@ -137,6 +138,14 @@ class PageViews(ModelAdmin):
             "may_branch": ACTIONS["branch"].is_allowed(request),
         }
         return self._render(request, session, "state", context)
+
+    def context_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What the model sees, and what it does not see any more."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        page = contexts.context_page(store(), session)
+        return self._render(request, session, "context", {"page": page})
 
     def runs_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """How long, how it ended, what it used."""
@@ -289,6 +298,7 @@ def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
     return [
         ("timeline", _("Timeline"), session.head_seq),
         ("state", _("State"), None),
+        ("context", _("Context"), None),
         ("runs", _("Runs"), session.turn_count),
         ("inbox", _("Inbox"), session.pending_inputs),
         ("tree", _("Sub-sessions"), children),
@@ -301,6 +311,8 @@ def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
 def _document(session_id: str, what: str) -> Any:
     if what == "state":
         return store().load_state(session_id).custom_state
+    if what == "context":
+        return asdict(store().get_context(session_id))
     if what.isascii() and what.isdigit() and len(what) < 19:
         events = store().get_events(session_id, int(what), int(what) + 1)
         if events:

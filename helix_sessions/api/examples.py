@@ -241,3 +241,27 @@ ASKED_CALL = {
     "is_answered": False,
     "expires_at": "2030-01-22T09:30:00+00:00",
 }
+
+COMPACTION_MESSAGE = {
+    "role": "user",
+    "kind": "compaction",
+    "content": "Summary of the conversation so far:\n\nThe customer waits for a parcel.",
+}
+
+CONTEXT = {
+    "baseline": "You help customers of a shop.",
+    "messages": [COMPACTION_MESSAGE, {"role": "user", "content": "At what time?"}],
+    "estimated_tokens": 38,
+}
+
+COMPACTION = {
+    "session_id": SESSION_ID,
+    "seq": 5,
+    "from_seq": 2,
+    "to_seq": 3,
+    "reason": "manual",
+    "summary": "The customer waits for a parcel.",
+    "message": COMPACTION_MESSAGE,
+    "message_count": 2,
+    "created_at": AT,
+}

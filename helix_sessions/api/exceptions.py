@@ -26,6 +26,9 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
     exceptions.SessionConflict: 409,
+    exceptions.NotConfigured: 501,
+    exceptions.ContextUnavailable: 503,
+    exceptions.ContextOverflow: 422,
     exceptions.SessionBusy: 503,
     exceptions.StoreUnavailable: 503,
     exceptions.ContentUnreadable: 503,
@@ -33,7 +36,12 @@ STATUS_OF: dict[type[Exception], int] = {
 }
 """An error has the status of the nearest of its classes that is named here."""
 
-_RETRIED = (exceptions.SessionBusy, exceptions.StoreUnavailable, exceptions.IdempotencyInProgress)
+_RETRIED = (
+    exceptions.SessionBusy,
+    exceptions.StoreUnavailable,
+    exceptions.IdempotencyInProgress,
+    exceptions.ContextUnavailable,
+)
 
 logger = logging.getLogger("helix_sessions.api")
 

@@ -1,7 +1,7 @@
 """`Idempotency-Key`: a POST that is repeated is answered again, not done again."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -31,25 +31,61 @@ def idempotent(method: F) -> F:
         key = request.headers.get("Idempotency-Key")
         if key is None:
             return method(view, request, **kwargs)
-
-        def work() -> Answer:
-            try:
-                response = method(view, request, **kwargs)
-            except HelixSessionsError as error:
-                if status_of(error) >= 500:
-                    raise
-                response = problem_of(error)
-            headers = {name: response[name] for name in _KEPT_HEADERS if name in response}
-            return Answer(status=response.status_code, headers=headers, body=response.content.decode())
-
-        answer = SessionStore(conf.API_DATABASE).answer_once(request.user, key, _digest(view), work)
-        response = HttpResponse(answer.body, status=answer.status, headers=answer.headers)
-        if answer.replayed:
-            response["Idempotency-Replayed"] = "true"
-        return response
+        call = partial(method, view, request, **kwargs)
+        return _response(_store().answer_once(request.user, key, _digest(view), partial(_answer, call)))
 
     once.is_idempotent = True  # type: ignore[attr-defined]
     return cast(F, once)
+
+
+def idempotent_without_a_lock(method: F) -> F:
+    """The same for a `post` that takes its time and must hold no lock meanwhile: the answer is kept after
+    the work. It must see to it by itself that nothing is done twice at once."""
+
+    @wraps(method)
+    def once(view: "View", request: Any, **kwargs: Any) -> HttpResponse:
+        key = request.headers.get("Idempotency-Key")
+        if key is None:
+            return method(view, request, **kwargs)
+        asked = request.user, key, _digest(view)
+        try:
+            return _response(_store().answer_once(*asked, _not_yet))
+        except _NotAnsweredYet:
+            answer = _answer(partial(method, view, request, **kwargs))
+        return _response(_store().answer_once(*asked, lambda: answer))
+
+    once.is_idempotent = True  # type: ignore[attr-defined]
+    return cast(F, once)
+
+
+class _NotAnsweredYet(Exception):
+    pass
+
+
+def _not_yet() -> Answer:
+    raise _NotAnsweredYet
+
+
+def _store() -> SessionStore:
+    return SessionStore(conf.API_DATABASE)
+
+
+def _answer(call: Callable[[], HttpResponse]) -> Answer:
+    try:
+        response = call()
+    except HelixSessionsError as error:
+        if status_of(error) >= 500:
+            raise
+        response = problem_of(error)
+    headers = {name: response[name] for name in _KEPT_HEADERS if name in response}
+    return Answer(status=response.status_code, headers=headers, body=response.content.decode())
+
+
+def _response(answer: Answer) -> HttpResponse:
+    response = HttpResponse(answer.body, status=answer.status, headers=answer.headers)
+    if answer.replayed:
+        response["Idempotency-Replayed"] = "true"
+    return response
 
 
 def _digest(view: "View") -> str:

@@ -4,9 +4,11 @@ from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
+from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
 from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.inputs import Input, InputClaim
+from helix_sessions.models.instructions import Instructions, InstructionsRevision
 from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
@@ -20,11 +22,16 @@ __all__ = [
     "ArchivedRange",
     "Checkpoint",
     "ClientCall",
+    "Compaction",
+    "ContextEpoch",
+    "ContextUpdate",
     "Event",
     "EventKey",
     "IdempotentAnswer",
     "Input",
     "InputClaim",
+    "Instructions",
+    "InstructionsRevision",
     "Message",
     "Note",
     "Run",

@@ -311,6 +311,7 @@ class Session(models.Model):
             ("clear_session", _("Can clear the transcripts of sessions")),
             ("change_model_session", _("Can change the models of sessions")),
             ("change_budget_session", _("Can change the budgets of sessions")),
+            ("compact_session", _("Can have sessions summarized for the model")),
             ("discard_staging_session", _("Can discard the staged writes of sessions")),
             ("export_session", _("Can export sessions, secrets included")),
             ("approve_call_session", _("Can approve the tool calls of sessions")),

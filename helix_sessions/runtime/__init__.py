@@ -23,10 +23,30 @@ from helix_sessions.runtime.agents import Agent
 from helix_sessions.runtime.hooks import Hook
 from helix_sessions.runtime.runner import SessionRunner
 from helix_sessions.runtime.session_runtime import SessionRuntime
+from helix_sessions.runtime.sources import (
+    CalledText,
+    FileInstructions,
+    FixedText,
+    SettingText,
+    StoredInstructions,
+    TextSource,
+    Today,
+    configured_sources,
+)
 from helix_sessions.runtime.turn_context import TurnContext
-from helix_sessions.types import RunOutcome, ToolResult, TurnOutcome
+from helix_sessions.types import (
+    UNAVAILABLE,
+    CompactionPolicy,
+    ContextSource,
+    RunOutcome,
+    SummaryRequest,
+    ToolResult,
+    TurnOutcome,
+    chars_over_four,
+)
 
 __all__ = [
+    "UNAVAILABLE",
     "Action",
     "Agent",
     "AgentDefinition",
@@ -34,11 +54,16 @@ __all__ = [
     "AgentSessionInfo",
     "AgentState",
     "Budget",
+    "CalledText",
     "ChangeBudget",
     "ChangeModel",
     "ChangeSystemPrompt",
     "ClearSession",
+    "CompactionPolicy",
+    "ContextSource",
     "Execution",
+    "FileInstructions",
+    "FixedText",
     "ForkSession",
     "Hook",
     "ResumeSession",
@@ -46,11 +71,18 @@ __all__ = [
     "SendMessage",
     "SessionRunner",
     "SessionRuntime",
+    "SettingText",
     "StagedAction",
+    "StoredInstructions",
+    "SummaryRequest",
     "SuspendSession",
+    "TextSource",
+    "Today",
     "ToolResult",
     "TurnContext",
     "TurnOutcome",
     "UpdateTask",
     "WriteMetadata",
+    "chars_over_four",
+    "configured_sources",
 ]

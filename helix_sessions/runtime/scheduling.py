@@ -7,9 +7,12 @@ from typing import Any
 
 from django.conf import settings
 
+from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
+from helix_sessions.runtime.compaction import configured_policy, configured_summarizer
 from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.sources import configured_sources
 from helix_sessions.runtime.sweeps import Sweep
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RunOutcome
@@ -32,7 +35,21 @@ def runner_for(session_id: str, using: str) -> SessionRunner:
     agent = agent_for(agent_type)
     if agent is None:
         raise NotConfigured(f"AGENTS names no agent for sessions of the type {agent_type!r:.100}.")
-    return SessionRunner(agent, store=store)
+    return configured_runner(agent, store)
+
+
+def configured_runner(agent: Any, store: SessionStore, **options: Any) -> SessionRunner:
+    """A runner with the context sources and the compaction of the settings. It compacts by itself where
+    both the policy and the summarizer are named."""
+    compacts = bool(conf.COMPACTION and conf.SUMMARIZER)
+    return SessionRunner(
+        agent,
+        store=store,
+        sources=configured_sources(),
+        compaction=configured_policy() if compacts else None,
+        summarize=configured_summarizer() if compacts else None,
+        **options,
+    )
 
 
 def drive(session_id: str, using: str, *, forced: bool) -> RunOutcome:
@@ -47,7 +64,7 @@ def sweep(using: str) -> int:
     agents = configured_agents()
     found = Sweep(store, None if "*" in agents else list(agents)).find()
     for each in found:
-        SessionRunner(agent_for(each.agent_type), store=store).attend(each)
+        configured_runner(agent_for(each.agent_type), store).attend(each)
     return len(found)
 
 

@@ -13,6 +13,7 @@ from django.db import connections
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.keeper import HandedOver, keeper
 from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.scheduling import configured_runner
 from helix_sessions.runtime.sweeps import Sweep, Unattended
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RunOutcome
@@ -142,7 +143,7 @@ class Worker:
 
     def _runner(self, agent_type: str) -> SessionRunner:
         if agent_type not in self._runners:
-            runner = SessionRunner(agent_for(agent_type), store=self._store, lease_ttl=self.lease_ttl)
+            runner = configured_runner(agent_for(agent_type), self._store, lease_ttl=self.lease_ttl)
             self._runners[agent_type] = runner
         return self._runners[agent_type]
 

@@ -21,6 +21,10 @@ from helix_sessions.types import (
     ChildWait,
     CleanupSummary,
     CommitResult,
+    Compaction,
+    CompactionPolicy,
+    ContextOutcome,
+    ContextSource,
     DebrisSummary,
     ErasureSummary,
     EventRecord,
@@ -28,12 +32,14 @@ from helix_sessions.types import (
     Finding,
     Fragment,
     InputReceipt,
+    InstructionsRevision,
     InterruptRequest,
     Lease,
     Message,
     MessagePage,
     Messages,
     MessageTexts,
+    ModelContext,
     Note,
     Occupancy,
     Page,
@@ -50,12 +56,14 @@ from helix_sessions.types import (
     StagedChange,
     Submission,
     SubSessionRef,
+    Summarize,
     TransferSummary,
     Turn,
     Unset,
     Wake,
     Writable,
 )
+from helix_sessions.types import ContextEpoch as Epoch
 from helix_sessions.types import Messages as MessageList
 
 class AsyncSessionStore:
@@ -73,6 +81,16 @@ class AsyncSessionStore:
     def fenced(self, lease: Lease) -> AsyncFencedStore: ...
     async def ensure_session(
         self, session_id: str | None = ..., *, agent_type: str, **fields: Any
+    ) -> SessionState: ...
+    async def detach(self, session_id: str) -> None: ...
+    async def publish_fragment(self, session_id: str, data: JSON) -> None: ...
+    async def reconcile_context(
+        self, session_id: str, sources: Iterable[ContextSource], *, expected_version: int | None = ...
+    ) -> ContextOutcome: ...
+    async def get_context(self, session_id: str) -> ModelContext: ...
+    async def get_context_epoch(self, session_id: str) -> Epoch | None: ...
+    async def move_session(
+        self, session_id: str, location: JSON, *, expected_version: int | None = ...
     ) -> SessionState: ...
     async def load_state(self, session_id: str) -> SessionState: ...
     async def save_state(
@@ -115,8 +133,16 @@ class AsyncSessionStore:
     ) -> EventTexts: ...
     @staticmethod
     def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]: ...
-    async def detach(self, session_id: str) -> None: ...
-    async def publish_fragment(self, session_id: str, data: JSON) -> None: ...
+    async def compact(
+        self,
+        session_id: str,
+        summarize: Summarize,
+        policy: CompactionPolicy | dict[str, Any],
+        *,
+        reason: str = ...,
+        expected_version: int | None = ...,
+    ) -> Compaction | None: ...
+    async def list_compactions(self, session_id: str) -> list[Compaction]: ...
     async def expired_session_cleanup(
         self,
         *,
@@ -403,6 +429,9 @@ class AsyncSessionStore:
     async def rewind(
         self, session_id: str, *, checkpoint_id: str | None = ..., expected_version: int | None = ...
     ) -> SessionState: ...
+    async def get_instructions(self, agent_type: str) -> str | None: ...
+    async def set_instructions(self, agent_type: str, text: str | None) -> InstructionsRevision | None: ...
+    async def list_instructions_revisions(self, agent_type: str) -> list[InstructionsRevision]: ...
     async def prune_sessions(
         self,
         policy: RetentionPolicy,

@@ -16,7 +16,8 @@ from helix_sessions.models.guard import is_guarded
 from helix_sessions.store import inputs, pending, sealed_rows, snapshots, waits
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute, fetch
-from helix_sessions.store.invariants import SESSIONS, Invariant, invariants
+from helix_sessions.store.invariant import Invariant
+from helix_sessions.store.invariants import SESSIONS, invariants
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
 from helix_sessions.types import TERMINAL_STATUSES, Finding

@@ -7,9 +7,7 @@ session, made under its lock; it derives what it writes from other rows and so g
 
 # ruff: noqa: S608 - nothing but names of tables is put into these texts
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from helix_sessions.models import (
     ArchivedRange,
@@ -25,6 +23,7 @@ from helix_sessions.models import (
     SubSessionRef,
 )
 from helix_sessions.store.belongings import belongings, kind_of
+from helix_sessions.store.invariant import Invariant
 from helix_sessions.store.tables import table
 
 ARCHIVES, CHECKPOINTS, EVENTS, KEYS = (table(m).name for m in (ArchivedRange, Checkpoint, Event, EventKey))
@@ -32,21 +31,21 @@ INPUTS, MESSAGES, REFS, RUNS = (table(m).name for m in (Input, Message, SubSessi
 SESSIONS, STAGED, STATES = table(Session).name, table(StagedChange).name, table(StateSnapshot).name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invariant:
-    """A query for the sessions that break it."""
-
-    code: str
-    sql: str
-    repair: tuple[str, ...] = ()
-    """Statements whose every parameter is the session's id."""
-    severity: Literal["error", "warning"] = "error"
-
-
 @cache
 def invariants() -> tuple[Invariant, ...]:
     """All of them, in the order they are repaired in."""
-    return (*_orphans(), *_LOG, *_TRANSCRIPT, *_RUNS, *_STATES, *_CHECKPOINTS, *_STAGING, *_INBOX, *_TREE)
+    return (
+        *_orphans(),
+        *_LOG,
+        *_TRANSCRIPT,
+        *_RUNS,
+        *_STATES,
+        *_CHECKPOINTS,
+        *_STAGING,
+        *_INBOX,
+        *CONTEXT,
+        *_TREE,
+    )
 
 
 def _orphans() -> list[Invariant]:

@@ -5,7 +5,7 @@ from functools import cache
 from helix_sessions import documents
 from helix_sessions.exceptions import InvalidCursor, SessionNotFound
 from helix_sessions.models import Message, Session
-from helix_sessions.store import cursors, inputs, open_calls
+from helix_sessions.store import context_rows, cursors, inputs, open_calls
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
@@ -140,6 +140,7 @@ def truncate(work: Work, kept: int) -> int:
             )
         )
         seq = work.event("messages_truncated", {"count": kept, "removed": removed})
+        context_rows.take_back(work, kept, seq)
         values = [seq, session.session_id, kept, seq]
         work.statement(
             f'UPDATE {table(Message).name} SET "truncated_seq" = %s'  # noqa: S608

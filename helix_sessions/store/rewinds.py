@@ -82,8 +82,11 @@ def _restore_transcript(work: Work, row: models.Checkpoint) -> bool:
     common = _still_visible(work, row)
     removed = messages.truncate(work, common)
     hidden = _hidden_since(work, row, common)
-    for role, content in hidden:
-        work.message(role, content)
+    for role, content, told_of_changes in hidden:
+        position = work.session.message_count
+        seq = work.message(role, content)
+        if told_of_changes:
+            work.insert(models.ContextUpdate, seq=seq, position=position)
     return bool(removed or hidden)
 
 
@@ -97,17 +100,22 @@ def _still_visible(work: Work, row: models.Checkpoint) -> int:
     return min(row.message_count, work.session.message_count) if first is None else first
 
 
-def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[str, str]]:
+def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[str, str, bool]]:
+    """Role, text, and whether the message told the model of a change of its context."""
     if common == row.message_count:
         return []
-    rows = table(models.Message)
-    columns = ("role", "content", "position", "seq")
+    key = work.session.session_id
+    rows, updates = table(models.Message), table(models.ContextUpdate).name
+    columns = rows.selection(work.connection.vendor, ("role", "content", "position", "seq"), "m.")
     found = fetch(
         work.connection,
-        f"SELECT {rows.selection(work.connection.vendor, columns)} FROM {rows.name}"  # noqa: S608
-        ' WHERE "session_id" = %s AND "position" >= %s AND "position" < %s AND "seq" <= %s'
-        ' AND "truncated_seq" > %s ORDER BY "position"',
-        [work.session.session_id, common, row.message_count, row.seq, row.seq],
+        f"SELECT {columns},"  # noqa: S608
+        f' EXISTS (SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq")'
+        f' FROM {rows.name} m WHERE m."session_id" = %s AND m."position" >= %s AND m."position" < %s'
+        ' AND m."seq" <= %s AND m."truncated_seq" > %s ORDER BY m."position"',
+        [key, common, row.message_count, row.seq, row.seq],
     )
-    key = work.session.session_id
-    return [(role, messages.opened(key, text, position, seq)) for role, text, position, seq in found]
+    return [
+        (role, messages.opened(key, text, position, seq), bool(told))
+        for role, text, position, seq, told in found
+    ]

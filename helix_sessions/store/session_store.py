@@ -2,12 +2,15 @@ from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
 from helix_sessions.store.cleanup import Cleanup
 from helix_sessions.store.commits import Commits
+from helix_sessions.store.compactions import Compactions
+from helix_sessions.store.contexts import Contexts
 from helix_sessions.store.debris import Debris
 from helix_sessions.store.ensured import Ensured
 from helix_sessions.store.erasure import Erasure
 from helix_sessions.store.exports import Exports
 from helix_sessions.store.imports import Imports
 from helix_sessions.store.inbox import Inbox
+from helix_sessions.store.instructions import Instructions
 from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.leases import Leases
 from helix_sessions.store.links import Links
@@ -27,6 +30,8 @@ from helix_sessions.store.turns import Turns
 class SessionStore(
     Ensured,
     Subscriptions,
+    Contexts,
+    Compactions,
     Cleanup,
     Commits,
     Messages,
@@ -44,6 +49,7 @@ class SessionStore(
     Children,
     Links,
     Rewinds,
+    Instructions,
     Retention,
     Exports,
     Imports,

@@ -17,6 +17,7 @@ from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import (
     agent_records,
     archives,
+    context_rows,
     cursors,
     frames,
     inputs,
@@ -395,6 +396,7 @@ def branch(
     snapshots.record(work, custom, documents.dump(custom))
     forked = {"agent_type": source.agent_type, "forked_from": [source_id, checkpoint_id]}
     work.event("session_started", forked)
+    context_rows.copy(work, source_id, count, work.session.head_seq + 1)
     _copy_messages(work, source_id, count)
     if with_agent:
         agent_records.give(work, source_id)

@@ -8,11 +8,12 @@ from django.contrib.admin.utils import quote
 from django.utils import timezone
 
 from helix_sessions.models import Session
+from helix_sessions.runtime import FixedText
 from helix_sessions.store import SessionStore
 
 APP = "/admin/helix_sessions/"
 LIST = f"{APP}session/"
-PAGES = ("change", "timeline", "state", "runs", "inbox", "tree", "staging", "calls", "log")
+PAGES = ("change", "timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 ACTIONS = {
     "interrupt": "interrupt_session",
     "reactivate": "reactivate_session",
@@ -24,6 +25,7 @@ ACTIONS = {
     "change_model": "change_model_session",
     "change_budget": "change_budget_session",
     "clear": "clear_session",
+    "compact": "compact_session",
     "discard_staging": "discard_staging_session",
     "export": "export_session",
     "fail": "fail_session",
@@ -72,6 +74,8 @@ def make_busy_session(store: SessionStore, session_id: str = "busy") -> None:
     store.add_sub_session_refs(
         session_id, [{"sub_session_id": f"{session_id}-child", "agent_type": "helper"}]
     )
+    store.reconcile_context(session_id, [FixedText("rules", "Be brief."), FixedText("token", "t-2")])
+    store.reconcile_context(session_id, [FixedText("rules", "Be kind.\nBe <b>brief</b>.")])
     store.create_session(f"{session_id}-child", agent_type="helper", parent_session_id=session_id)
 
 

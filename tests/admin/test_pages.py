@@ -125,7 +125,9 @@ class TestTimeline:
 
     def test_parts(self, admin_client: Client):
         page = admin_client.get(page_of("busy", query="?kind=conversation")).context["page"]
-        assert {entry.type for entry in page.entries} <= {"user_message", "assistant_message", "tool_message"}
+        assert {entry.type for entry in page.entries} <= {
+            *("user_message", "assistant_message", "tool_message", "system_message")
+        }
         assert page.entries
 
     @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "clone"): {"new_id": "branch"},
     ("post", "commit"): COMMIT,
     ("post", "messages"): {"messages": [{"role": "user", "content": "hello"}]},
+    ("post", "compactions"): {"reason": "tidy"},
     ("post", "truncate-messages"): {"count": 0},
     ("post", "runs"): {"run_id": "r"},
     ("patch", "run"): {"status": "completed"},

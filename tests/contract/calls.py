@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from helix_sessions.store import SessionStore
-from helix_sessions.types import SessionState, SubSessionRef
+from helix_sessions.types import CompactionPolicy, SessionState, SubSessionRef
+from tests.contract.sources import Said
 
 USER = {"role": "user", "content": "hello"}
 ASSISTANT = {"role": "assistant", "content": "hi"}
@@ -68,6 +69,16 @@ def _answered(store: SessionStore, key: str) -> None:
 def _moved_on(store: SessionStore, key: str) -> None:
     store.create_checkpoint(key)
     _append(store, key)
+
+
+def _compact(store: SessionStore, key: str, **options: Any) -> Any:
+    policy = CompactionPolicy(None, keep_recent=0)
+    return store.compact(key, lambda request: "summary", policy, **options)
+
+
+def _compacted(store: SessionStore, key: str) -> None:
+    _append(store, key)
+    _compact(store, key)
 
 
 RAISING = [
@@ -168,6 +179,20 @@ RAISING = [
     Call("resume", lambda s, k, **o: s.resume(k, **o), "session_resumed", _answered),
     Call("settle_child", lambda s, k, **o: s.settle_child(k, "completed", **o), "status_changed"),
     Call("rewind", lambda s, k, **o: s.rewind(k, **o), "session_rewound", _moved_on),
+    Call(
+        "reconcile_context",
+        lambda s, k, **o: s.reconcile_context(k, [Said("day", 1)], **o),
+        "context_initialized",
+    ),
+    Call(
+        "reconcile_context",
+        lambda s, k, **o: s.reconcile_context(k, [Said("day", 2)], **o),
+        "context_updated",
+        lambda s, k: s.reconcile_context(k, [Said("day", 1)]),
+        label="reconcile_context, changed",
+    ),
+    Call("move_session", lambda s, k, **o: s.move_session(k, "there", **o), "session_moved"),
+    Call("compact", _compact, "compacted", _append),
 ]
 """Calls that raise the version, and the type of event that names each. All take `expected_version`."""
 
@@ -200,6 +225,18 @@ KEEPING = [
 """Calls that write and leave the version as it is."""
 
 IDLE = [
+    Call(
+        "reconcile_context",
+        lambda s, k, **o: s.reconcile_context(k, [Said("day", 1)], **o),
+        arrange=lambda s, k: s.reconcile_context(k, [Said("day", 1)]),
+        label="nothing new to tell",
+    ),
+    Call(
+        "compact",
+        _compact,
+        arrange=_compacted,
+        label="nothing older to fold",
+    ),
     Call("append_messages", lambda s, k, **o: s.append_messages(k, [], **o), label="empty append"),
     Call("merge_custom_state", lambda s, k, **o: s.merge_custom_state(k, [], **o), label="empty merge"),
     Call("patch_metadata", lambda s, k, **o: s.patch_metadata(k, {}, **o), label="empty patch"),
@@ -273,6 +310,9 @@ READING = [
     Call("count_inputs", lambda s, k: s.count_inputs(k)),
     Call("get_lease", lambda s, k: s.get_lease(k)),
     Call("get_events", lambda s, k: s.get_events(k)),
+    Call("get_context", lambda s, k: s.get_context(k)),
+    Call("get_context_epoch", lambda s, k: s.get_context_epoch(k)),
+    Call("list_compactions", lambda s, k: s.list_compactions(k)),
     Call("detach", lambda s, k: s.detach(k)),
 ]
 """Calls that only read one session."""

@@ -11,7 +11,8 @@ from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore, doctor
 from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.invariants import invariants
-from helix_sessions.types import Finding
+from helix_sessions.types import CompactionPolicy, Finding
+from tests.contract.sources import Said
 from tests.invariants import assert_invariants
 from tests.parallel import run_threads
 
@@ -32,6 +33,7 @@ REPAIRABLE = {
     "state_left_over": f"INSERT INTO {P}_statesnapshot (session_id, number, base, document)"
     " VALUES ('s', 99, 99, '{}')",
     "checkpoint_pointer": f"UPDATE {P}_session SET checkpoint_id = 'ghost' {S}",
+    "compaction_beyond_transcript": f"UPDATE {P}_compaction SET end_position = 99 {S}",
     "staged_count": f"UPDATE {P}_session SET staged_count = 0 {S}",
     "pending_inputs": f"UPDATE {P}_session SET pending_inputs = 7 {S}",
     "parent_missing": f"UPDATE {P}_session SET parent_session_id = 'ghost' WHERE session_id = 'child'",
@@ -81,8 +83,11 @@ def session(store: SessionStore) -> str:
         store.save_state("s", replace(state, custom_state={"n": name}))
         if name == "first":
             store.update_run_status("s", run.run_id, "completed")
+    store.reconcile_context("s", [Said("day", 1)])
+    store.reconcile_context("s", [Said("day", 2)])
+    store.compact("s", lambda request: "summary", CompactionPolicy(None, keep_recent=0))
     store.append_messages("s", [{"role": "user", "content": "forgotten"}])
-    store.truncate_messages("s", 4)
+    store.truncate_messages("s", 5)
     store.merge_custom_state("s", [{"op": "set", "path": ["m"], "value": 1}])
     store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
     store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")

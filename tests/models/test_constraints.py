@@ -27,7 +27,9 @@ from helix_sessions.models import (
 )
 from helix_sessions.models.guard import is_guarded
 from helix_sessions.store import SessionStore
+from helix_sessions.types import CompactionPolicy
 from tests.contract.calls import ASSISTANT, REF, USER, WRITES
+from tests.contract.sources import Said
 from tests.invariants import dump
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +50,9 @@ def session(store: SessionStore) -> str:
     store.emit_event("s", "note", idempotency_key="k")
     store.admit_input("s", "hello", input_id="i")
     store.put_notes("s", {"n": 1})
+    store.reconcile_context("s", [Said("day", 1)])
+    store.reconcile_context("s", [Said("day", 2)])
+    store.compact("s", lambda request: "summary", CompactionPolicy(None, keep_recent=0))
     ClientCall.objects.create(
         session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
     )

@@ -1,0 +1,67 @@
+"""What the model sees, and compactions."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent_without_a_lock
+from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.schema import operation
+from helix_sessions.api.serializers.contexts import (
+    CompactionInput,
+    CompactionsSerializer,
+    ContextSerializer,
+    MadeCompactionSerializer,
+)
+from helix_sessions.api.views.base import View, risen
+from helix_sessions.runtime.compaction import compact_by_hand
+
+
+class ContextView(View):
+    @operation("get_context", tag="context", response=ContextSerializer, example=examples.CONTEXT)
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Read exactly what the model sees."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response(self.store.get_context(session_id), version=version)
+
+
+class CompactionsView(View):
+    @operation(
+        "list_compactions",
+        tag="context",
+        response=CompactionsSerializer,
+        example={"items": [examples.COMPACTION]},
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """List the compactions of the transcript, oldest first; the model sees the last."""
+        self.query()
+        version = self.store.get_session_head(session_id).version
+        unchanged = self.not_modified(etag(version))
+        if unchanged is not None:
+            return unchanged
+        return json_response({"items": self.store.list_compactions(session_id)}, version=version)
+
+    @operation(
+        "compact",
+        tag="context",
+        request=CompactionInput,
+        sent={"reason": "manual"},
+        response=MadeCompactionSerializer,
+        status=201,
+        also={200: MadeCompactionSerializer},
+        example={"compaction": examples.COMPACTION},
+        etag=False,
+        if_match=True,
+    )
+    @idempotent_without_a_lock
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Have the older messages summarized for the model; null when there was nothing to do."""
+        given = self.input(CompactionInput)
+        expected = self.expected_version(session_id)
+        made = compact_by_hand(self.store, session_id, **given, expected_version=expected)
+        status = 200 if made is None else 201
+        return json_response({"compaction": made}, status=status, version=risen(expected, made is not None))

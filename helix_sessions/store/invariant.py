@@ -1,0 +1,15 @@
+"""Something that must be true of rows, as a query for those of which it is not."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariant:
+    """A query for the sessions that break it."""
+
+    code: str
+    sql: str
+    repair: tuple[str, ...] = ()
+    """Statements whose every parameter is the session's id."""
+    severity: Literal["error", "warning"] = "error"
