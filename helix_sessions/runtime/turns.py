@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,16 +10,7 @@ from django.utils import timezone
 
 from helix_sessions.agents import AgentSession
 from helix_sessions.store import SessionStore
-from helix_sessions.types import JSON, Run, SessionState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelContext:
-    """What the model is shown."""
-
-    baseline: str
-    messages: list[Any]
-    estimated_tokens: int
+from helix_sessions.types import JSON, ModelContext, Run, SessionState
 
 
 class ExecutionTurn:
