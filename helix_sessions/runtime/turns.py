@@ -32,7 +32,7 @@ class ExecutionTurn:
     @cached_property
     def context(self) -> ModelContext:
         """The system prompt, and the transcript with what this execution has added."""
-        messages = list(self.session.state.messages)
+        messages = [dict(message) for message in self.session.state.messages]
         baseline = self.session.state.system_prompt
         size = len(baseline) + sum(len(str(message)) for message in messages)
         return ModelContext(baseline=baseline, messages=messages, estimated_tokens=size // 4)
