@@ -18,7 +18,7 @@ from helix_sessions.store.database import execute, fetch
 from helix_sessions.store.invariants import SESSIONS, Invariant, invariants
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
-from helix_sessions.types import TERMINAL_STATUSES, Finding
+from helix_sessions.types import PRUNED_STATUSES, Finding
 
 _HIGHEST_ID = "\U0010ffff" * 256
 _SCOPE = re.compile(r"IN_SCOPE\((\w+)\)")
@@ -201,7 +201,7 @@ def _should_wait(row: SessionRow) -> tuple[bool, bool, bool]:
     """Whether a session waits for a client, for children, and at all, by its documents."""
     client = bool(pending.columns(pending.read(row.pending_client_tool_calls))["awaiting_client"])
     children = bool(waits.columns(waits.read(row.suspended_awaiting_children))["awaiting_children"])
-    return client, children, (client or children) and row.status not in TERMINAL_STATUSES
+    return client, children, (client or children) and row.status not in PRUNED_STATUSES
 
 
 def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
