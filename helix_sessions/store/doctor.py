@@ -20,7 +20,7 @@ from helix_sessions.store.invariant import Invariant
 from helix_sessions.store.invariants import SESSIONS, invariants
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
-from helix_sessions.types import TERMINAL_STATUSES, Finding
+from helix_sessions.types import PRUNED_STATUSES, Finding
 
 _SEALED_AT_ONCE = 200
 _HIGHEST_ID = "\U0010ffff" * 256
@@ -208,7 +208,7 @@ def _should_wait(row: SessionRow) -> tuple[bool, bool, bool]:
     """Whether a session waits for a client, for children, and at all, by its documents."""
     client = bool(pending.columns(pending.read(row.pending_client_tool_calls))["awaiting_client"])
     children = bool(waits.columns(waits.read(row.suspended_awaiting_children))["awaiting_children"])
-    return client, children, (client or children) and row.status not in TERMINAL_STATUSES
+    return client, children, (client or children) and row.status not in PRUNED_STATUSES
 
 
 def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:

@@ -33,7 +33,7 @@ from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
 from helix_sessions.store.tombstones import present
 from helix_sessions.stream.wakeups import wake_after_commit
-from helix_sessions.types import TERMINAL_STATUSES, TOMBSTONE, UNSET, Lease, Unset
+from helix_sessions.types import PRUNED_STATUSES, TOMBSTONE, UNSET, Lease, Unset
 
 DOCUMENT_COLUMNS = (
     "output",
@@ -308,7 +308,7 @@ class Work:
         """`waiting_since` follows from what else the row says; one that goes on waiting keeps it."""
         session = self.session
         waits = session.awaiting_client or session.awaiting_children
-        waits = waits and session.status not in TERMINAL_STATUSES
+        waits = waits and session.status not in PRUNED_STATUSES
         if waits != (session.waiting_since is not None):
             self.change(waiting_since=self.now if waits else None)
 
