@@ -18,6 +18,15 @@ if os.environ.get("HELIX_TEST_POOLED"):
 if _joined_database := os.environ.get("HELIX_TEST_DATABASE_NAME"):
     DATABASES["default"]["NAME"] = _joined_database
 
+if os.environ.get("HELIX_TEST_ENCRYPTION"):
+    # Everything that the tests store is encrypted, in every process of the run, whatever a test sets.
+    from helix_sessions.conf import Conf
+
+    Conf.ENCRYPTION = {
+        "keys": {"tests": "dGVzdHMgb25seTogdGhpcnR5LXR3byBieXRlcyEhISE="},
+        "active": "tests",
+    }
+
 DEBUG = False
 ROOT_URLCONF = "tests.urls"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

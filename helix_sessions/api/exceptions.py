@@ -28,6 +28,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.SessionConflict: 409,
     exceptions.SessionBusy: 503,
     exceptions.StoreUnavailable: 503,
+    exceptions.ContentUnreadable: 503,
     exceptions.HelixSessionsError: 400,
 }
 """An error has the status of the nearest of its classes that is named here."""

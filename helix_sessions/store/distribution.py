@@ -12,8 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.models import Session
+from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
-from helix_sessions.store.belongings import belongings, key_of
+from helix_sessions.store.belongings import belongings
 from helix_sessions.store.database import execute, fetch, transaction_on
 from helix_sessions.store.tables import table
 
