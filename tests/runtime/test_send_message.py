@@ -18,8 +18,9 @@ from helix_sessions.runtime import (
     SuspendSession,
     ToolResult,
 )
+from helix_sessions.runtime import TurnOutcome as Outcome
 from helix_sessions.store import SessionStore
-from tests.runtime.agents import Asynchronous, Outcome, Scripted, calls, says
+from tests.runtime.agents import Asynchronous, Scripted, calls, says
 
 HELLO = {"role": "user", "content": "hello"}
 HI = {"role": "assistant", "content": "hi"}
