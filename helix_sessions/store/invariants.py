@@ -23,6 +23,7 @@ from helix_sessions.models import (
     SubSessionRef,
 )
 from helix_sessions.store.belongings import belongings, kind_of
+from helix_sessions.store.context_invariants import CONTEXT
 from helix_sessions.store.invariant import Invariant
 from helix_sessions.store.tables import table
 
