@@ -7,6 +7,7 @@ from django.db import migrations, models
 from helix_sessions.models.guard import lower_guard, raise_guard
 
 ENDED = ("completed", "failed")
+GONE = (*ENDED, "deleted")
 
 
 def note_waiting(apps: Any, schema_editor: Any) -> None:
@@ -17,7 +18,7 @@ def note_waiting(apps: Any, schema_editor: Any) -> None:
     for start in range(0, len(awaiting), 500):
         sessions.filter(pk__in=awaiting[start : start + 500]).update(awaiting_children=True)
     waiting = sessions.filter(models.Q(awaiting_client=True) | models.Q(awaiting_children=True))
-    waiting.exclude(status__in=ENDED).update(waiting_since=models.F("updated_at"))
+    waiting.exclude(status__in=GONE).update(waiting_since=models.F("updated_at"))
 
 
 def _unsettled(waits: Any) -> bool:

@@ -10,6 +10,7 @@ from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.inputs import Input, InputClaim
 from helix_sessions.models.instructions import Instructions, InstructionsRevision
 from helix_sessions.models.messages import Message
+from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
 from helix_sessions.models.staging import StagedChange
@@ -32,6 +33,7 @@ __all__ = [
     "Instructions",
     "InstructionsRevision",
     "Message",
+    "Note",
     "Run",
     "Session",
     "StagedChange",

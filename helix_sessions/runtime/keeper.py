@@ -113,6 +113,9 @@ class Keeper:
                 self._look(kept)
         finally:
             connections.close_all()
+            with self._changed:
+                if self._thread is threading.current_thread():  # it died, and the next keep needs another
+                    self._thread = None
 
     def _renew(self, kept: list[Driven]) -> None:
         for driven in kept:
@@ -121,10 +124,12 @@ class Keeper:
             try:
                 driven.lease = driven.store.renew_lease(driven.lease, driven.lease_ttl)
                 driven.renew_at = time.monotonic() + driven.lease_ttl / 3
-            except (Fenced, SessionNotFound):
+            except Fenced:
                 if driven in self._kept:
                     driven.lost = True
                     driven.stop.set()
+            except SessionNotFound:
+                pass  # deleted, or not committed yet: whoever writes to it will know
             except Exception:
                 _log.exception("The lease of session %r could not be renewed.", driven.session_id)
                 connections.close_all()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,16 +10,7 @@ from django.utils import timezone
 
 from helix_sessions.agents import AgentSession
 from helix_sessions.store import SessionStore
-from helix_sessions.types import JSON, Run, SessionState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelContext:
-    """What the model is shown."""
-
-    baseline: str
-    messages: list[Any]
-    estimated_tokens: int
+from helix_sessions.types import JSON, ModelContext, Run, SessionState
 
 
 class ExecutionTurn:
@@ -42,7 +32,7 @@ class ExecutionTurn:
     @cached_property
     def context(self) -> ModelContext:
         """The system prompt, and the transcript with what this execution has added."""
-        messages = list(self.session.state.messages)
+        messages = [dict(message) for message in self.session.state.messages]
         baseline = self.session.state.system_prompt
         size = len(baseline) + sum(len(str(message)) for message in messages)
         return ModelContext(baseline=baseline, messages=messages, estimated_tokens=size // 4)

@@ -100,15 +100,22 @@ def _still_visible(work: Work, row: models.Checkpoint) -> int:
     return min(row.message_count, work.session.message_count) if first is None else first
 
 
-def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[Any, ...]]:
+def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[str, str, bool]]:
+    """Role, text, and whether the message told the model of a change of its context."""
     if common == row.message_count:
         return []
+    key = work.session.session_id
     rows, updates = table(models.Message), table(models.ContextUpdate).name
-    return fetch(
+    columns = rows.selection(work.connection.vendor, ("role", "content", "position", "seq"), "m.")
+    found = fetch(
         work.connection,
-        f'SELECT m."role", {rows.selection(work.connection.vendor, ["content"], "m.")},'  # noqa: S608
+        f"SELECT {columns},"  # noqa: S608
         f' EXISTS (SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq")'
         f' FROM {rows.name} m WHERE m."session_id" = %s AND m."position" >= %s AND m."position" < %s'
         ' AND m."seq" <= %s AND m."truncated_seq" > %s ORDER BY m."position"',
-        [work.session.session_id, common, row.message_count, row.seq, row.seq],
+        [key, common, row.message_count, row.seq, row.seq],
     )
+    return [
+        (role, messages.opened(key, text, position, seq), bool(told))
+        for role, text, position, seq, told in found
+    ]

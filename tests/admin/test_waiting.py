@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from helix_sessions.models import Session
+from helix_sessions.runtime import AgentSession, SessionRuntime
 from helix_sessions.store import SessionStore
 from tests.admin.places import APP, CALL_ACTIONS, LIST, WAITING, page_of
 from tests.contract.suspended import approval, asked, calling, child, suspend, suspended, wait_for
@@ -82,6 +83,16 @@ class TestPage:
         trip.update_status("parent", "failed")
         assert shown(viewer.get(WAITING)) == []
         assert "Nothing waits." in viewer.get(WAITING).content.decode()
+
+    def test_a_tombstone_waits_for_nobody(self, viewer: Client, trip: SessionStore):
+        class Delete:
+            def execute_on(self, session: AgentSession) -> AgentSession:
+                return session.with_status("deleted")
+
+        SessionRuntime(trip).execute("trip", Delete())
+        assert shown(viewer.get(WAITING)) == ["parent"]
+        rows = Session._base_manager.filter(session_id="trip").values_list("waiting_since", flat=True)
+        assert list(rows) == [None]
 
     def test_a_settled_child_is_not_waited_for(self, viewer: Client, trip: SessionStore):
         trip.settle_child("parent/1", "completed")

@@ -49,6 +49,7 @@ def session(store: SessionStore) -> str:
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
     store.admit_input("s", "hello", input_id="i")
+    store.put_notes("s", {"n": 1})
     store.reconcile_context("s", [Said("day", 1)])
     store.reconcile_context("s", [Said("day", 2)])
     store.compact("s", lambda request: "summary", CompactionPolicy(None, keep_recent=0))

@@ -127,7 +127,7 @@ class TestWorker:
         assert len(captured) >= 30
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_clean_shutdown(store: SessionStore, tmp_path: Path, number: int) -> None:
     """What runs is finished, what waits is left to others: every prompt is noted once, none is lost."""
     notes = tmp_path / "notes"

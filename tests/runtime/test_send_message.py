@@ -16,9 +16,11 @@ from helix_sessions.runtime import (
     ForkSession,
     SendMessage,
     SuspendSession,
+    ToolResult,
 )
+from helix_sessions.runtime import TurnOutcome as Outcome
 from helix_sessions.store import SessionStore
-from tests.runtime.agents import Asynchronous, Outcome, Scripted, calls, says
+from tests.runtime.agents import Asynchronous, Scripted, calls, says
 
 HELLO = {"role": "user", "content": "hello"}
 HI = {"role": "assistant", "content": "hi"}
@@ -219,15 +221,13 @@ class TestTheAgent:
         assert saved.status == "active"
 
     def test_writes_and_output_are_saved_with_the_outcome(self, runtime, session, store):
-        class ToolResult:
-            content, writes = 1, [{"op": "append", "path": ["seen"], "values": ["tool"]}]
-
+        result = ToolResult(1, writes=[{"op": "append", "path": ["seen"], "values": ["tool"]}])
         agent = Scripted(
             [
                 calls("look", writes=({"op": "set", "path": ["a"], "value": 1},)),
                 says("done", output={"answer": 42}, writes=({"op": "set", "path": ["b"], "value": 2},)),
             ],
-            tools={"look": lambda arguments, turn: ToolResult()},
+            tools={"look": lambda arguments, turn: result},
         )
         saved = runtime.execute("s", SendMessage("hello", agent))
         state = store.load_state("s")

@@ -70,6 +70,7 @@ class TestTheRuntime:
 
 
 class TestEverybodyElse:
+    @pytest.mark.django_db(transaction=True)
     def test_every_call_of_the_store(self, gone, store):
         other = store.create_session("other", agent_type="a")
         reached = []
