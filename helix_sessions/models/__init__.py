@@ -1,6 +1,7 @@
 """What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
 
 from helix_sessions.models.archives import ArchivedRange
+from helix_sessions.models.audits import AuditEntry
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.events import Event, EventKey
@@ -14,6 +15,7 @@ from helix_sessions.models.sub_sessions import SubSessionRef
 
 __all__ = [
     "ArchivedRange",
+    "AuditEntry",
     "Checkpoint",
     "ClientCall",
     "Event",

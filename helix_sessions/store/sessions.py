@@ -14,7 +14,7 @@ from helix_sessions import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots, tracing
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute, fetch
@@ -100,7 +100,9 @@ class Sessions(StoreBase):
             "root_session_id": inputs.optional_identifier(root_session_id, "root_session_id"),
             "mode": inputs.choice(mode, MODES, "The mode"),
             "expires_at": inputs.optional_moment(expires_at, "expires_at"),
-            "tracing_context": inputs.document(tracing_context),
+            "tracing_context": inputs.document(
+                tracing.current() if tracing_context is None else tracing_context
+            ),
             "workspace_ref": inputs.document(workspace_ref),
         }
         with locking_transaction(self.using) as connection:

@@ -4,13 +4,14 @@ Every write of the store goes through here, so the ground rules live in this one
 version check, the version that rises by one, the gapless sequence numbers, the time that never goes back.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
-from django.db import connections, models
+from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -53,6 +54,7 @@ UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
 ALL_COLUMNS = table(Session).columns
 LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
 
+_log = logging.getLogger("helix_sessions.writes")
 _SEQ = table(Event).columns.index("seq")
 
 T = TypeVar("T")
@@ -265,8 +267,23 @@ class Work:
 
     def wake_readers(self) -> None:
         """Tell those who read along, once the transaction has committed."""
+        if _log.isEnabledFor(logging.DEBUG):
+            self._tell_after_commit()
         if Event in self.inserts:
             wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
+
+    def _tell_after_commit(self) -> None:
+        session, kind = self.session, table(Event).columns.index("type")
+        told = {
+            "session_id": session.session_id,
+            "run_id": session.run_id,
+            "version": session.version,
+            "head_seq": session.head_seq,
+            "events": [row[kind] for row in self.inserts.get(Event, ())],
+        }
+        transaction.on_commit(
+            lambda: _log.debug("wrote", extra=told), using=self.connection.alias, robust=True
+        )
 
     def settle(self) -> bool:
         """Give the write its version and its time; whether there is anything to write."""
