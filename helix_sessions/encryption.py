@@ -79,7 +79,8 @@ class Keyring:
         try:
             raw = urlsafe_b64decode(data)
             cipher = _cipher(key, str(place[2]))
-            return cipher.decrypt(raw[:_NONCE], raw[_NONCE:], _bytes(place)).decode()
+            text: bytes = cipher.decrypt(raw[:_NONCE], raw[_NONCE:], _bytes(place))
+            return text.decode()
         except (InvalidTag, ValueError):
             raise ContentUnreadable(
                 f"The {place[1]} of a {place[0]} of {place[2]!r} is not what was stored there:"
@@ -99,7 +100,8 @@ class Keyring:
         key = self._by_mark.get(veiled[1:7])
         if key is None:
             return veiled
-        return _block(key, scope).decryptor().update(urlsafe_b64decode(f"{veiled[7:]}==")).hex()
+        digest: bytes = _block(key, scope).decryptor().update(urlsafe_b64decode(f"{veiled[7:]}=="))
+        return digest.hex()
 
 
 _made: tuple[Any, Keyring | None] = ({}, None)

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import encryption
+from helix_sessions.conf import conf
 from helix_sessions.encryption import Keyring
 from helix_sessions.exceptions import NotConfigured, SessionNotFound
 from helix_sessions.models import ArchivedRange, Event, IdempotentAnswer, Message, Session
@@ -112,7 +113,7 @@ class Rotations(StoreBase):
         try:
             with transaction_on(self.using):
                 changed = rows.filter(name=archive.name, storage=archive.storage).update(
-                    name=name, storage=archives.conf.ARCHIVE_STORAGE
+                    name=name, storage=conf.ARCHIVE_STORAGE
                 )
         except BaseException:
             storage.delete(name)

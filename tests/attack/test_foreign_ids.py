@@ -268,7 +268,7 @@ class TestTheAdmin:
         before = stored()
         for name in ("interrupt", "expire", "fail", "delete", "export", "branch", "discard_staging"):
             answer = client.post(
-                f"/admin/helix_sessions/session/action/{name}/", {"id": victim, "reason": "x"}
+                f"/admin/helix_sessions/session/action/{name}/", {"ids": json.dumps([victim]), "reason": "x"}
             )
             assert answer.status_code in (302, 403), name
         client.post(

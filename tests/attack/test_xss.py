@@ -3,6 +3,7 @@
 A page fails if anything runs, opens a dialog, calls out, or makes the Content-Security-Policy step in.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -120,8 +121,7 @@ def planted(live_server: Any, admin_user: Any, store: SessionStore) -> Iterator[
     client = Client()
     client.force_login(admin_user)
     for key in keys:  # the operators' own log holds what they typed
-        reasons = {"reason": PAYLOADS[0], "confirm": "yes", "confirmed": "yes"}
-        client.post(action("interrupt", key), {"id": key, **reasons})
+        client.post(action("interrupt"), {"ids": json.dumps([key]), "reason": PAYLOADS[0]})
     cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)

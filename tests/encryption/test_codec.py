@@ -1,5 +1,6 @@
 """The codec by itself: what is sealed opens at its own place, under its own key, and nowhere else."""
 
+import json
 import os
 import pickle
 
@@ -21,7 +22,7 @@ def ring() -> Keyring:
 def test_what_is_sealed_opens_exactly(ring):
     sealed = ring.seal(PLACE, TEXT)
     assert ring.open(PLACE, sealed) == TEXT
-    assert isinstance(documents.json.loads(sealed), str)  # PostgreSQL's json column takes it
+    assert isinstance(json.loads(sealed), str)  # PostgreSQL's json column takes it
     assert sealed.startswith(' "1.a.')
 
 
