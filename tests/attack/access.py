@@ -47,7 +47,7 @@ ACCESS: dict[str, dict[str, str]] = {
     "interrupt": {"get": OWN, "put": OWN, "delete": OWN},
     "take-interrupt": {"post": OWN},
     "sub-sessions": {"get": OWN, "post": OWN},
-    "sub-session": {"get": OWN, "patch": OWN},
+    "sub-session": {"patch": OWN},
     "events": {"get": OWN, "post": OWN},
     "event-projection": {"get": OWN},
     "fragments": {"post": OWN},

@@ -181,19 +181,21 @@ class TestNestedIds:
         return "hers"
 
     @pytest.mark.parametrize(
-        ("path", "code"),
+        ("method", "path", "code"),
         [
-            ("runs/r/", "run_not_found"),
-            ("checkpoints/c/", "checkpoint_not_found"),
-            ("sub-sessions/sub/", "sub_session_ref_not_found"),
+            ("get", "runs/r/", "run_not_found"),
+            ("patch", "runs/r/", "run_not_found"),
+            ("get", "checkpoints/c/", "checkpoint_not_found"),
+            ("patch", "sub-sessions/sub/", "sub_session_ref_not_found"),
         ],
     )
-    def test_a_foreign_part_is_like_none(self, path, code, victim, own, client_of, stranger):
+    def test_a_foreign_part_is_like_none(self, method, path, code, victim, own, client_of, stranger):
         client = client_of(stranger)
-        foreign = client.get(f"/api/sessions/{own}/{path}")
-        unknown = client.get(f"/api/sessions/{own}/{path}".replace("/r/", "/x/"))
-        assert foreign.status_code == unknown.status_code == 404
-        assert foreign.json()["code"] == code
+        body = {"status": "completed"} if method == "patch" else None
+        before = stored()
+        foreign = getattr(client, method)(f"/api/sessions/{own}/{path}", body)
+        assert (foreign.status_code, foreign.json()["code"]) == (404, code)
+        assert stored() == before
 
     def test_a_branch_from_a_foreign_checkpoint(self, victim, own, client_of, stranger):
         body = {"new_id": "branch", "checkpoint_id": "c"}
