@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 FIELDS = (
     *("session_id", "run_id", "version", "head_seq", "events"),
-    *("user_id", "action", "method", "status", "code", "seconds", "request_id", "address"),
+    *("actor", "action", "method", "status", "code", "seconds", "request_id", "address"),
 )
 """What records of the package carry besides their message; nothing else of a record is written."""
 

@@ -51,8 +51,9 @@ def _kept(view: Any, request: Any, dispatch: Callable[[], HttpResponse]) -> Http
 
 def _deed(view: Any, request: Any, response: HttpResponse) -> Deed:
     user = getattr(getattr(view, "request", request), "user", None)
+    key = getattr(user, "pk", None)
     return Deed(
-        user_id=getattr(user, "pk", None),
+        actor=None if key is None else str(key),
         session_id=_session_id(view, response),
         action=f"{request.method} {_route(request)}",
         status=response.status_code,

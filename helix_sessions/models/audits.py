@@ -1,6 +1,5 @@
 """Who did what through the HTTP API."""
 
-from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -13,14 +12,7 @@ class AuditEntry(models.Model):
 
     entry_id = models.UUIDField(primary_key=True)
     at = models.DateTimeField()
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        on_delete=models.DO_NOTHING,
-        null=True,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-    )
+    actor = IdField(null=True)
     session_id = IdField(null=True)
     action = IdField()
     status = models.PositiveSmallIntegerField()
@@ -33,9 +25,9 @@ class AuditEntry(models.Model):
         verbose_name_plural = _("audit entries")
         indexes = [
             models.Index(fields=["-at"], name="helix_audit_at_idx"),
-            models.Index(fields=["user", "-at"], name="helix_audit_user_idx"),
+            models.Index(fields=["actor", "-at"], name="helix_audit_actor_idx"),
             models.Index(fields=["session_id", "-at"], name="helix_audit_session_idx"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.user_id} {self.action} {self.session_id}"
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor} {self.action} {self.session_id}"

@@ -1,7 +1,6 @@
 """The audit trail of the HTTP API, kept in the transaction of what it tells of."""
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -14,7 +13,8 @@ from helix_sessions.store.sessions import new_id
 class Deed:
     """What somebody did, or tried to."""
 
-    user_id: Any
+    actor: str | None
+    """The key of the user, as text."""
     session_id: str | None
     action: str
     status: int
@@ -28,7 +28,7 @@ def keep(using: str, deed: Deed) -> None:
     AuditEntry.objects.using(using).create(
         entry_id=UUID(new_id()),
         at=timezone.now(),
-        user_id=deed.user_id,
+        actor=deed.actor,
         session_id=deed.session_id,
         action=deed.action[:255],
         status=deed.status,

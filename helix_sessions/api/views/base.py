@@ -33,7 +33,6 @@ class View(APIView):
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer, and tell of it."""
-        self.kwargs = kwargs
         return audit.watched(self, request, partial(super().dispatch, request, *args, **kwargs))
 
     def get_exception_handler(self) -> Callable[..., Any]:
