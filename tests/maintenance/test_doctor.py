@@ -60,6 +60,7 @@ FOR_A_PERSON = {
     "parent_cycle": f"UPDATE {P}_session SET parent_session_id = 'child' {S}",
     "ownership_dangling": f'UPDATE {P}_session SET client_tool_call_ownership = \'{{"c": "ghost"}}\' {S}',
     "state_digest": f"UPDATE {P}_session SET state_digest = 'other' {S}",
+    "content_unreadable": f"UPDATE {P}_session SET output = ' \"1.lost.AAAA\"' {S}",
 }
 WARNINGS = {"archived_events_left", "run_without_event", "ref_without_session"}
 
