@@ -38,6 +38,10 @@ _MADE = {
     "expires_at": "CASE WHEN n %% 50 = 0 THEN created_at - n * interval '1 second' END",
     "run_id": "CASE WHEN n %% 500 = 4 THEN 'run' END",
     "awaiting_client": "n %% 700 = 5",
+    "waiting_since": "CASE WHEN n %% 700 = 5 THEN created_at - n * interval '1.2 seconds' END",
+    "pending_client_tool_calls": """CASE WHEN n %% 700 = 5 THEN '{"call": {"tool_call_id": "call",
+        "tool_name": "pay", "kind": "approval", "arguments": {"amount": 20}, "submitted_at": null}}'::json
+        END""",
     "head_seq": "{per_session}",
 }
 
@@ -136,6 +140,8 @@ def _measure(sessions: int, events: int) -> int:
         "list, agent type": (f"{LIST}?agent=agent-3", LIST_BAR),
         "list, stuck": (f"{LIST}?is=stuck", LIST_BAR),
         "list, waiting": (f"{LIST}?is=waiting", LIST_BAR),
+        "waiting": (f"{LIST}waiting/", LIST_BAR),
+        "waiting, in the middle": (f"{LIST}waiting/?after={_middle_of_waiting()}", LIST_BAR),
         "list, expired": (f"{LIST}?is=expired", LIST_BAR),
         "list, a day": (f"{LIST}?created_from=2020-01-01&created_to=2099-01-01", LIST_BAR),
         "list, id": (f"{LIST}?q={some}", LIST_BAR),
@@ -158,6 +164,14 @@ def _measure(sessions: int, events: int) -> int:
         parts = f"{asked:>5.0f} ms database {busy:>5.0f} ms processor"
         print(f"{name:<26}{took:>6.0f} ms = {parts}   {verdict} {bar:.0f} ms", flush=True)
     return int(worst)
+
+
+def _middle_of_waiting() -> str:
+    from helix_sessions.models import Session
+    from helix_sessions.store import cursors
+
+    rows = Session.objects.waiting().values_list("waiting_since", "session_id")
+    return cursors.encode("waiting", *rows[rows.count() // 2])
 
 
 def _nothing() -> None:

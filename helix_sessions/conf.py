@@ -69,7 +69,8 @@ class Conf:
 
     API_THROTTLE_RATES: dict[str, str] = {}
     """Requests per user and scope, such as `{"create": "60/min", "write": "600/min", "read": "50/s"}`, in the
-    notation of Django REST framework. A scope that is not named is not limited."""
+    notation of Django REST framework. A scope that is not named is not limited, but `answer`, which strangers
+    reach by a link: it is `60/min` for each address."""
 
     IDEMPOTENCY_LIFETIME: int = 24 * 60 * 60
     """Seconds for which the answer to a request with an `Idempotency-Key` is kept."""
@@ -77,6 +78,9 @@ class Conf:
     IDEMPOTENCY_WAIT: float = 2.0
     """Seconds a request waits for another one with the same `Idempotency-Key` before it is answered 409
     (PostgreSQL)."""
+
+    ANSWER_LINK_SECONDS: int = 7 * 24 * 60 * 60
+    """Seconds for which a link to answer a tool call is good, at the most."""
 
     ARCHIVE_STORAGE: str = ""
     """The alias in `STORAGES` that long event logs are archived to. Archiving is refused while it is empty:
@@ -101,6 +105,22 @@ class Conf:
     WORKSPACE_PROVIDERS: dict[str, Any] = {}
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""
+
+    INBOX_LIMIT: int = 1_000
+    """How many inputs of a session may be pending; the next one is refused with `InboxFull`."""
+
+    AGENTS: dict[str, Any] = {}
+    """The agents by the type of session they run, each as the dotted path of an agent, of its class, or of a
+    function that makes one. `"*"` is for all other types."""
+
+    RECOVERY: dict[str, str] = {}
+    """What a sweep does with a run whose lease ran out, by agent type, `"*"` for all others: `wake` finishes
+    it, `fail` fails the session, `leave` leaves it. Types that are not named are woken."""
+
+    WAKER: str = "helix_sessions.runtime.scheduling.wake_session"
+    """The dotted path of the function that is told of admitted inputs after the commit. The default schedules
+    a task, where `TASKS` is configured and `AGENTS` has the session's type. Empty: nobody is told, and
+    workers find them by looking."""
 
     STUCK_MINUTES: int = 15
     """A session that is running and has not moved for so long is shown as stuck."""

@@ -1,6 +1,7 @@
 """Every error a caller of this package can meet. One root; `code` is stable across releases."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, ClassVar
 
 
@@ -71,6 +72,18 @@ class UnknownToolCall(NotFound):
     """No session of the tree waits for this tool call, or ever did."""
 
     code = "unknown_tool_call"
+
+
+class InputNotFound(NotFound):
+    """The session's inbox never had an input with this id."""
+
+    code = "input_not_found"
+
+
+class InvalidAnswerLink(NotFound):
+    """This link is not good, or not any more."""
+
+    code = "invalid_answer_link"
 
 
 class EventsArchived(NotFound):
@@ -175,6 +188,38 @@ def _rebuild_still_waiting(
     return StillWaiting(message, tool_call_ids=tool_call_ids, sub_session_ids=sub_session_ids)
 
 
+class InputConflict(Conflict):
+    """The input id stands for something else already, or the input is not pending any more."""
+
+    code = "input_conflict"
+
+
+class InboxFull(Conflict):
+    """The session has as many pending inputs as it may have."""
+
+    code = "inbox_full"
+
+
+class Fenced(Conflict):
+    """The lease is not the session's newest any more; nothing was written."""
+
+    code = "fenced"
+
+
+class LeaseHeld(Conflict):
+    """Another owner drives the session."""
+
+    code = "lease_held"
+
+    def __init__(self, owner: str, expires_at: datetime) -> None:
+        super().__init__(f"{owner!r} drives the session until {expires_at.isoformat()}.")
+        self.owner = owner
+        self.expires_at = expires_at
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LeaseHeld, (self.owner, self.expires_at)
+
+
 class StaleState(Conflict):
     """The session has moved on from the version the caller expected."""
 
@@ -190,13 +235,22 @@ class StaleState(Conflict):
         self.current_status = current_status
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_stale_state, (self.expected_version, self.current_version, self.current_status)
+        seen = (self.expected_version, self.current_version, self.current_status)
+        return _rebuild_stale_state, (*seen, type(self))
 
 
-def _rebuild_stale_state(expected_version: int, current_version: int, current_status: str) -> StaleState:
-    return StaleState(
+def _rebuild_stale_state(
+    expected_version: int, current_version: int, current_status: str, kind: type[StaleState] = StaleState
+) -> StaleState:
+    return kind(
         expected_version=expected_version, current_version=current_version, current_status=current_status
     )
+
+
+class SessionConflict(StaleState):
+    """Somebody else saved the session between its load and its save; nothing of this action was saved."""
+
+    code = "session_conflict"
 
 
 class NotConfigured(HelixSessionsError):

@@ -1,4 +1,4 @@
-"""The maintenance jobs as background tasks: `django.tasks` of Django 6, or django-tasks before.
+"""Agents and maintenance jobs as background tasks: `django.tasks` of Django 6, or django-tasks before.
 
 Import this module only where one of them is installed (`pip install django-helix-sessions[tasks]`). Arguments
 and results are plain JSON; each result is the summary that the call of the store returns.
@@ -17,9 +17,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.files import File
 from django.db import DEFAULT_DB_ALIAS
 
+from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.runtime.scheduling import drive, sweep
 from helix_sessions.storages import storage_named
 from helix_sessions.store import SessionStore
-from helix_sessions.types import TERMINAL_STATUSES, RetentionPolicy
+from helix_sessions.types import PRUNED_STATUSES, RetentionPolicy, RunOutcome
 
 F = TypeVar("F", bound=Callable[..., Any])
 Summary = dict[str, Any]
@@ -78,7 +80,7 @@ def prune_sessions(
     """`manage.py prune_sessions --older-than`: delete the sessions a retention policy lets go."""
     policy = RetentionPolicy(
         terminal_for=timedelta(days=older_than_days),
-        statuses=tuple(statuses or TERMINAL_STATUSES),
+        statuses=tuple(statuses or PRUNED_STATUSES),
         agent_types=tuple(agent_types or ()),
         keep_tags=tuple(keep_tags or ()),
     )
@@ -149,3 +151,30 @@ def erase_user(
     """`manage.py erase_user`: remove a person's sessions everywhere."""
     summary = SessionStore(database).erase_user(owner=owner_id, user_id=user_id, include_forks=include_forks)
     return {**asdict(summary), "forks_left": list(summary.forks_left)}
+
+
+@task
+def wake_session(*, session_id: str, database: str = DEFAULT_DB_ALIAS) -> Summary:
+    """`SessionRunner.wake` with the agent of the session's type. A session that is gone is idle."""
+    return _driven(session_id, database, forced=False)
+
+
+@task
+def run_session(*, session_id: str, database: str = DEFAULT_DB_ALIAS) -> Summary:
+    """`SessionRunner.run` with the agent of the session's type."""
+    return _driven(session_id, database, forced=True)
+
+
+@task
+def sweep_sessions(*, database: str = DEFAULT_DB_ALIAS) -> Summary:
+    """Wake what nobody attends to, and recover what a lost worker left; to be scheduled every minute."""
+    return {"swept": sweep(database)}
+
+
+def _driven(session_id: str, database: str, *, forced: bool) -> Summary:
+    try:
+        outcome = drive(session_id, database, forced=forced)
+    except SessionNotFound:
+        outcome = RunOutcome(kind="idle")
+    run_id = None if outcome.run is None else outcome.run.run_id
+    return {"kind": outcome.kind, "run_id": run_id, "error": outcome.error}

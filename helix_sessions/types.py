@@ -1,11 +1,17 @@
 """The values that go into the store and come out of it: frozen, keyword-only, compared by content."""
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from helix_sessions.agents import AgentDefinition as AgentDefinition
+from helix_sessions.agents import AgentSession as AgentSession
+from helix_sessions.agents import AgentSessionInfo as AgentSessionInfo
+from helix_sessions.agents import AgentState as AgentState
+from helix_sessions.agents import Budget as Budget
+from helix_sessions.agents import Execution as Execution
 from helix_sessions.exceptions import InvalidInput
 
 JSON: TypeAlias = Any
@@ -37,6 +43,9 @@ UNSET: Final = Unset.UNSET
 
 SESSION_STATUSES: Final = ("active", "completed", "failed", "interrupted", "paused")
 TERMINAL_STATUSES: Final = ("completed", "failed")
+TOMBSTONE: Final = "deleted"
+"""The status of a session that is treated as absent by everybody but the `SessionRuntime`, which gave it."""
+PRUNED_STATUSES: Final = (*TERMINAL_STATUSES, TOMBSTONE)
 UNFINISHED_STATUSES: Final = ("active", "interrupted", "paused")
 RUN_STATUSES: Final = (
     "running",
@@ -54,6 +63,8 @@ REF_MODES: Final = ("ephemeral", "persistent")
 REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
+DELIVERIES: Final = ("steer", "queue")
+SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,9 @@ class Page(Generic[T]):
     """The rows, in the listing's order."""
     next_cursor: str | None
     """What to pass as `cursor` for the rows after these; `None` on the last page."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +412,31 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLink:
+    """A link that lets whoever has it answer one tool call."""
+
+    token: str
+    """Fit for an address. It is a secret: whoever has it may answer."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCall:
+    """What the holder of a link is asked."""
+
+    tool_name: str
+    arguments: JSON
+    kind: str
+    """`client_tool`: a result is wanted. `approval`: a decision."""
+    requested_at: datetime | None
+    deadline: datetime | None
+    is_answered: bool
+    """Whether somebody has answered already."""
+    expires_at: datetime
+    """When the link stops being good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
     """A suspended or stopped session that goes on."""
 
@@ -409,6 +448,86 @@ class Resumption:
     """The stored entries of approved calls, for the caller to execute and to add the results of."""
     respawn: list[SubSessionRef]
     """The sub-sessions that were failed when this session was suspended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputReceipt:
+    """A prompt that was admitted to a session's inbox."""
+
+    input_id: str
+    session_id: str
+    prompt: JSON
+    """A string, or an object whose keys become those of the message."""
+    delivery: str
+    """`steer`: seen at the next boundary of what runs. `queue`: opens an activity of its own."""
+    admitted_seq: int
+    """The number of the event that admitted it."""
+    promoted_seq: int | None
+    """The number of its message, once it is one."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to drive a session, until it expires or somebody else has it."""
+
+    session_id: str
+    owner: str
+    fence: int
+    """Rises with each new lease of the session; writes under an older one are refused."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """Who is busy with a session, and whether anything is still to come."""
+
+    session_id: str
+    status: str
+    run_id: str | None
+    """The running run."""
+    pending_inputs: int
+    owner: str | None
+    """Who drives it now."""
+    idle: bool
+    """Nobody drives it, no run is under way, and no input waits that anybody would take."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool may return instead of its plain content."""
+
+    content: JSON
+    writes: Sequence[Any] = ()
+    """Writes to the custom state, committed with the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """What one call of the model came to."""
+
+    message: Message | str | None
+    """The assistant's message; tool calls in it mean that the activity goes on."""
+    _: KW_ONLY
+    writes: Sequence[Any] = ()
+    """Writes to the custom state, committed with the step."""
+    usage: JSON = None
+    output: JSON = None
+    error: str | None = None
+    """What went wrong: the activity fails, and the next one is begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What became of a session that a runner drove."""
+
+    kind: str
+    """`completed`, `failed`, `interrupted`, `suspended_client_tool`, `suspended_awaiting_children`,
+    `suspended_step_partial`, or `idle`: there was nothing to do."""
+    run: Run | None = None
+    """The last run."""
+    output: JSON = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,8 +611,8 @@ class RetentionPolicy:
 
     terminal_for: timedelta
     """They have had their status for at least so long."""
-    statuses: tuple[str, ...] = TERMINAL_STATUSES
-    """They have one of these terminal statuses."""
+    statuses: tuple[str, ...] = PRUNED_STATUSES
+    """They have one of these statuses."""
     agent_types: tuple[str, ...] = ()
     """They are of one of these agent types; empty means any."""
     keep_tags: tuple[str, ...] = ()
@@ -592,3 +711,14 @@ class ErasureSummary:
     """Branches of the erased sessions that belong to somebody else; they hold copies of messages."""
     errors: int = 0
     """Sessions that could not be removed. Run it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelContext:
+    """Exactly what the model sees of a session."""
+
+    baseline: str
+    """The epoch's text; empty when there is no epoch."""
+    messages: list[dict[str, JSON]]
+    estimated_tokens: int = 0
+    """By `chars_over_four`."""

@@ -105,6 +105,9 @@ SPECTACULAR_SETTINGS = {
         "CheckpointSource": "helix_sessions.types.CHECKPOINT_SOURCES",
         "SubSessionMode": "helix_sessions.types.REF_MODES",
         "SubSessionLocation": "helix_sessions.types.REF_LOCATIONS",
+        "Suspension": "helix_sessions.types.SUSPENSIONS",
+        "CallKind": "helix_sessions.types.CALL_KINDS",
+        "EndStatus": "helix_sessions.types.TERMINAL_STATUSES",
     },
 }
 

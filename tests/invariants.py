@@ -20,6 +20,7 @@ from helix_sessions.models import (
 )
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import calls_in, open_tool_calls, results_in
+from helix_sessions.types import TERMINAL_STATUSES
 from helix_sessions.writes import apply_writes
 
 
@@ -170,6 +171,14 @@ def _assert_waiting(session: Session) -> None:
         if not (isinstance(entry, dict) and entry.get("submitted_at"))
     ]
     assert session.awaiting_client == bool(unanswered)
+    unsettled = [
+        wait
+        for wait in (session.suspended_awaiting_children or {}).values()
+        if not (isinstance(wait, dict) and wait.get("status") in TERMINAL_STATUSES)
+    ]
+    assert session.awaiting_children == bool(unsettled)
+    waits = bool(unanswered or unsettled) and session.status not in TERMINAL_STATUSES
+    assert (session.waiting_since is not None) == waits
     deadlines = [
         entry["deadline"] for entry in unanswered if isinstance(entry, dict) and entry.get("deadline")
     ]

@@ -16,7 +16,8 @@ MANNERS = ("apps", "checks", "conf", "documents", "encryption", "exceptions", "l
 
 MAY_KNOW = {
     "exceptions": (),
-    "types": ("exceptions",),
+    "agents": ("exceptions",),
+    "types": ("agents", "exceptions"),
     "conf": (),
     "logs": (),
     "signals": (),
@@ -26,19 +27,20 @@ MAY_KNOW = {
     "projection": ("transcripts", "types"),
     "recovery": ("projection", "transcripts"),
     "writes": ("exceptions",),
+    "usage": (),
     "models": ("documents", "encryption", "types"),
     "checks": ("conf", "encryption", "exceptions", "models"),
     "apps": ("checks",),
     "storages": ("exceptions",),
     "workspaces": ("conf", "exceptions", "storages"),
     "store": (
-        *("conf", "documents", "encryption", "exceptions", "models", "projection", "recovery"),
+        *("agents", "conf", "documents", "encryption", "exceptions", "models", "projection", "recovery"),
         *("signals", "storages", "stream", "transcripts", "types", "workspaces", "writes"),
     ),
 }
 """What each room may import of the others. Doors and drivers may know all but each other's insides."""
 
-WITHOUT_DJANGO = ("writes", "projection", "recovery", "transcripts", "exceptions", "types")
+WITHOUT_DJANGO = ("agents", "writes", "projection", "recovery", "transcripts", "usage", "exceptions", "types")
 
 
 def room(path: Path) -> str:

@@ -22,6 +22,11 @@ CLASS = """class AsyncSessionStore:
     def __init__(self, using: str = ..., *, owned_by: Any = ...) -> None: ...
 """
 
+FENCED = """
+class AsyncFencedStore(AsyncSessionStore):
+    def __await__(self) -> Generator[None, None, AsyncFencedStore]: ...
+"""
+
 
 def stub() -> str:
     """The stub's text: what the async store defines itself, then the store's methods, awaitable."""
@@ -34,7 +39,7 @@ def stub() -> str:
         *((c.__module__, c.__name__) for c in SessionStore.__mro__[:-1]),
     ]
     methods: dict[str, str] = {}
-    imports: set[str] = set()
+    imports = {"from collections.abc import Generator"}
     for module_name, class_name in classes:
         module = sys.modules[module_name]
         tree = ast.parse(inspect.getsource(module))
@@ -47,7 +52,7 @@ def stub() -> str:
                 used = set().union(*map(_names, declared))
                 imports.update(known[name] for name in used if name in known)
     body = "\n".join(f"    {line}" for text in methods.values() for line in text.splitlines())
-    return _formatted(HEADER + "\n".join(sorted(imports)) + "\n\n" + CLASS + body + "\n")
+    return _formatted(HEADER + "\n".join(sorted(imports)) + "\n\n" + CLASS + body + "\n" + FENCED)
 
 
 def _public_methods(tree: ast.Module, class_name: str) -> dict[str, list[Method]]:
@@ -84,7 +89,7 @@ def _declaration(method: Method, *, made_async: bool) -> str:
     decorators = [ast.unparse(decorator) for decorator in method.decorator_list]
     made_async = made_async and "staticmethod" not in decorators
     keyword = "async def" if made_async or isinstance(method, ast.AsyncFunctionDef) else "def"
-    returns = ast.unparse(method.returns) if method.returns else "None"
+    returns = ast.unparse(method.returns).strip("'") if method.returns else "None"  # a stub needs no quotes
     signature = f"{keyword} {method.name}({ast.unparse(arguments)}) -> {returns}: ..."
     return "\n".join([*(f"@{decorator}" for decorator in decorators), signature])
 

@@ -15,12 +15,15 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from helix_sessions.admin import sight
-from helix_sessions.admin.actions import ACTIONS, Action
+from helix_sessions.admin.action import Action
+from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.exports import download
 from helix_sessions.admin.operations import Outcome, carry_out, selected
 from helix_sessions.admin.pages.tree import tree
+from helix_sessions.admin.pages.waiting import Pending, pending
 from helix_sessions.conf import conf
+from helix_sessions.models import Session
 
 LISTED = 50
 """So many sessions are named on a page; the rest are counted."""
@@ -81,8 +84,12 @@ class ActionViews(ModelAdmin):
         initial: Any = None,
     ) -> HttpResponse:
         sessions = selected(ids)
-        if not sessions:
-            self.message_user(request, _("There is no such session any more."), messages.WARNING)
+        asked = None
+        if action.answers and sessions:
+            asked = _asked(sessions[0].session_id, (form.data if form else initial) or {})
+        if not sessions or (action.answers and (asked is None or asked.kind != action.answers)):
+            gone = _("There is no such session any more.") if not sessions else _("This call waits no more.")
+            self.message_user(request, gone, messages.WARNING)
             return HttpResponseRedirect(reverse("admin:helix_sessions_session_changelist"))
         refused = [(session, why) for session in sessions if (why := action.refusal(session))]
         count = len(sessions) - len(refused)
@@ -101,9 +108,10 @@ class ActionViews(ModelAdmin):
             ],
             "unlisted": max(len(sessions) - LISTED, 0),
             "refused": refused,
+            "asked": asked,
             "below": _below(ids) if not action.leaves_session else None,
-            "form": form or action.form(initial=_initial(initial)),
-            "back": _back(sessions),
+            "form": form or action.form(initial=_initial(initial, asked)),
+            "back": _back(action, sessions),
         }
         request.current_app = self.admin_site.name
         status = 200 if form is None else 422
@@ -142,15 +150,27 @@ def _posted_ids(request: HttpRequest) -> list[str]:
     return ids if len(ids) <= conf.ADMIN_ACTION_LIMIT else []
 
 
-def _initial(parameters: Any) -> dict[str, Any]:
+def _initial(parameters: Any, asked: Pending | None) -> dict[str, Any]:
+    if asked is not None:
+        return {"call": asked.call_id, "asked_at": asked.asked_at}
     return {"checkpoint_id": parameters.get("checkpoint", "")} if parameters else {}
+
+
+def _asked(session_id: str, parameters: Any) -> Pending | None:
+    """The pending call that an answer is about, if it waits."""
+    session = Session.objects.only("pending_client_tool_calls").filter(session_id=session_id).first()
+    calls = pending(session) if session is not None else []
+    wanted = parameters.get("call", "")
+    return next((call for call in calls if call.call_id == wanted and call.submitted_at is None), None)
 
 
 def _below(ids: list[str]) -> int:
     return sum(tree(session_id).count for session_id in ids[:LISTED])
 
 
-def _back(sessions: list[Any]) -> str:
+def _back(action: Action, sessions: list[Any]) -> str:
+    if action.answers:
+        return reverse("admin:helix_sessions_session_waiting")
     if len(sessions) == 1:
         return reverse("admin:helix_sessions_session_change", args=[quote(sessions[0].session_id)])
     return reverse("admin:helix_sessions_session_changelist")
@@ -158,7 +178,9 @@ def _back(sessions: list[Any]) -> str:
 
 def _next(action: Action, outcome: Outcome) -> str:
     """Where an operator wants to be afterwards."""
-    if action.name == "branch":
+    if action.answers:
+        return reverse("admin:helix_sessions_session_waiting")
+    if action.is_for_one:
         return reverse("admin:helix_sessions_session_change", args=[quote(outcome.results[0])])
     if len(outcome.done) == 1 and action.leaves_session:
         return reverse("admin:helix_sessions_session_change", args=[quote(outcome.done[0])])

@@ -1,67 +1,21 @@
 """The operator's actions: one table of what each is called, who may, what it promises and what it calls."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from django import forms
-from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from helix_sessions.admin.forms import BranchForm, ExpiryForm, ReasonForm, new_expiry
+from helix_sessions.admin.action import Action, Answers, NotApplicable
+from helix_sessions.admin.forms import BranchForm, CallForm, ExpiryForm, ResultForm, new_expiry
 from helix_sessions.admin.pages.tree import tree
+from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
 from helix_sessions.admin.sight import is_ended
-from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from helix_sessions.store.sessions import new_id
 from helix_sessions.types import CasMismatch
-
-Answers = dict[str, Any]
-
-
-class NotApplicable(HelixSessionsError):
-    """The session is not in a state this action is for."""
-
-    code = "not_applicable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """Something an operator may do to sessions."""
-
-    name: str
-    label: Any
-    permission: str
-    """The permission it takes, without the app's label."""
-    icon: str
-    promise: Any
-    """What will happen, with `%(count)d` sessions."""
-    report: Any
-    """What has happened, with `%(count)d` sessions."""
-    explanation: Any
-    """What an operator should know before."""
-    refusal: Callable[[Session], str]
-    """Why it is not for this session; empty if it is."""
-    perform: Callable[[SessionStore, Session, Answers], Any]
-    """Do it through the store."""
-    form: type[forms.Form] = ReasonForm
-    is_dangerous: bool = False
-    is_for_one: bool = False
-    """Whether it takes a single session."""
-    leaves_session: bool = True
-    """Whether there is a session afterwards whose log can tell."""
-    is_download: bool = False
-
-    def is_allowed(self, request: HttpRequest) -> bool:
-        """Whether this user may, and may see sessions at all."""
-        user = request.user
-        return user.has_perm("helix_sessions.view_session") and user.has_perm(
-            f"helix_sessions.{self.permission}"
-        )
 
 
 def _unless_ended(session: Session) -> str:
@@ -122,6 +76,38 @@ def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
     return below
 
 
+def _approve(store: SessionStore, session: Session, answers: Answers) -> None:
+    _submit(store, session, answers, approved=True, reason=answers["reason"])
+
+
+def _deny(store: SessionStore, session: Session, answers: Answers) -> None:
+    _submit(store, session, answers, approved=False, reason=answers["reason"])
+
+
+def _answer(store: SessionStore, session: Session, answers: Answers) -> None:
+    if answers["is_error"]:
+        _submit(store, session, answers, error=answers["reason"])
+    else:
+        _submit(store, session, answers, result=answers["result"])
+
+
+def _submit(store: SessionStore, session: Session, answers: Answers, **answer: Any) -> None:
+    """Answer the call that the operator saw: not one that was asked since under the same id."""
+    state = store.load_state(session.session_id)
+    entry = (state.pending_client_tool_calls or {}).get(answers["call"])
+    if not isinstance(entry, dict) or str(entry.get("requested_at")) != answers["asked_at"]:
+        raise NotApplicable(_now("This call does not wait any more."))
+    submission = store.submit_tool_result(
+        session.session_id, answers["call"], expected_version=state.version, **answer
+    )
+    if submission.outcome != "accepted":
+        raise NotApplicable(_now("Somebody else has answered it."))
+
+
+def _if_waiting(session: Session) -> str:
+    return "" if session.awaiting_client else _now("No call waits for an answer.")
+
+
 def _require(outcome: Any) -> None:
     if isinstance(outcome, CasMismatch):
         raise NotApplicable(_now("It is %s by now.") % outcome.current_status)
@@ -167,6 +153,57 @@ ACTIONS = {
             ),
             refusal=_if_held,
             perform=_reactivate,
+        ),
+        Action(
+            name="approve_call",
+            label=_("Approve"),
+            permission="approve_call_session",
+            icon="check",
+            promise=_("The call below will be approved."),
+            report=_("The call was approved."),
+            explanation=_(
+                "Whoever resumes the session executes the call, with these arguments. Nothing is run by this "
+                "page. An answer cannot be taken back."
+            ),
+            refusal=_if_waiting,
+            perform=_approve,
+            form=CallForm,
+            is_for_one=True,
+            answers="approval",
+        ),
+        Action(
+            name="deny_call",
+            label=_("Deny"),
+            permission="deny_call_session",
+            icon="cross",
+            promise=_("The call below will be denied."),
+            report=_("The call was denied."),
+            explanation=_(
+                "The agent is told that the call was denied, and your reason. An answer cannot be taken back."
+            ),
+            refusal=_if_waiting,
+            perform=_deny,
+            form=CallForm,
+            is_for_one=True,
+            is_dangerous=True,
+            answers="approval",
+        ),
+        Action(
+            name="answer_call",
+            label=_("Answer"),
+            permission="answer_call_session",
+            icon="person",
+            promise=_("The call below will be answered."),
+            report=_("The call was answered."),
+            explanation=_(
+                "You answer in the place of the client that the call was meant for, with a result or with an "
+                "error. An answer cannot be taken back."
+            ),
+            refusal=_if_waiting,
+            perform=_answer,
+            form=ResultForm,
+            is_for_one=True,
+            answers="client_tool",
         ),
         Action(
             name="expire",
@@ -221,6 +258,7 @@ ACTIONS = {
             form=BranchForm,
             is_for_one=True,
         ),
+        *RUNTIME_ACTIONS,
         Action(
             name="discard_staging",
             label=_("Discard staging"),

@@ -13,8 +13,8 @@ from django.utils import timezone
 from helix_sessions.admin import sight, words
 from helix_sessions.admin.filters import CONDITIONS, day_begins
 from helix_sessions.admin.paginator import COUNTED, bounded_count, estimated_rows
-from helix_sessions.admin.usage import Usage
 from helix_sessions.models import Run, Session
+from helix_sessions.usage import Usage
 
 DAYS = 14
 PER_DAY = 20_000
@@ -134,7 +134,7 @@ def _statuses() -> tuple[list[Number], bool]:
         counts = {
             status: bounded_count(Session.objects.filter(status=status)) for status in words.STATUS_LABELS
         }
-    total = sum(counts.values()) or 1
+    total = sum(counts.get(status, 0) for status in words.STATUS_LABELS) or 1
     numbers, offset = [], 0.0
     for status, label in words.STATUS_LABELS.items():
         value = counts.get(status, 0)
@@ -236,6 +236,6 @@ def _agents() -> tuple[list[Agent], int]:
 
 
 def _waiting() -> list[dict[str, Any]]:
-    rows = Session.objects.awaiting_client().unfinished().order_by("updated_at")
-    found: Iterable[Any] = rows.values("session_id", "agent_type", "user_id", "updated_at")[:OLDEST_SHOWN]
+    rows = Session.objects.waiting().values("session_id", "agent_type", "waiting_since")
+    found: Iterable[Any] = rows[:OLDEST_SHOWN]
     return list(found)

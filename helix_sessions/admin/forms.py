@@ -1,5 +1,7 @@
 """What an action asks before it does anything. Every action asks why."""
 
+import json
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,8 +9,11 @@ from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions import documents
+from helix_sessions.agents import Budget
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.store import inputs
+from helix_sessions.store.submissions import MAX_RESULT_BYTES
 
 _SPANS = {
     "hour": timedelta(hours=1),
@@ -78,16 +83,60 @@ def new_expiry(answers: dict[str, Any], present: datetime | None) -> datetime | 
     return (now if present is None else max(now, present)) + _SPANS[change]
 
 
-class BranchForm(ReasonForm):
-    """Where a branch begins and what it is called."""
+class CallForm(ReasonForm):
+    """Which call, as the operator saw it."""
+
+    call = forms.CharField(max_length=inputs.MAX_TOOL_CALL_ID, widget=forms.HiddenInput)
+    asked_at = forms.CharField(max_length=64, widget=forms.HiddenInput)
+
+
+class ResultForm(CallForm):
+    """What a tool returned."""
+
+    is_error = forms.BooleanField(
+        label=_("Answer with an error"), required=False, help_text=_("The agent is told the reason.")
+    )
+    result = forms.CharField(
+        label=_("Result"),
+        required=False,
+        strip=False,
+        max_length=MAX_RESULT_BYTES,
+        help_text=_("JSON; what is none is taken as text."),
+        widget=forms.Textarea(attrs={"class": "vLargeTextField", "rows": 6, "spellcheck": "false"}),
+    )
+    field_order = ["result", "is_error", "reason"]
+
+    def clean_result(self) -> Any:
+        """The JSON value, or the text."""
+        text: str = self.cleaned_data["result"]
+        try:
+            value = json.loads(text)
+            documents.dump(value)
+        except (ValueError, RecursionError):
+            return text
+        return value
+
+
+class ForkForm(ReasonForm):
+    """What a new session is called."""
 
     new_id = forms.CharField(
-        label=_("Id of the branch"),
+        label=_("Id of the new session"),
         required=False,
         max_length=inputs.MAX_ID,
         help_text=_("Left empty, one is made."),
         widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
     )
+    field_order = ["new_id", "reason"]
+
+    def clean_new_id(self) -> str | None:
+        """An id as the store takes it."""
+        return _identifier(self.cleaned_data["new_id"], inputs.MAX_ID)
+
+
+class BranchForm(ForkForm):
+    """Where a branch begins and what it is called."""
+
     checkpoint_id = forms.CharField(
         label=_("Checkpoint"),
         required=False,
@@ -97,13 +146,49 @@ class BranchForm(ReasonForm):
     )
     field_order = ["checkpoint_id", "new_id", "reason"]
 
-    def clean_new_id(self) -> str | None:
-        """An id as the store takes it."""
-        return _identifier(self.cleaned_data["new_id"], inputs.MAX_ID)
-
     def clean_checkpoint_id(self) -> str | None:
         """An id as the store takes it."""
         return _identifier(self.cleaned_data["checkpoint_id"], inputs.MAX_CHECKPOINT_ID)
+
+
+class ModelForm(ReasonForm):
+    """Which model."""
+
+    model = forms.CharField(
+        label=_("Model"),
+        required=False,
+        max_length=500,
+        help_text=_("Left empty, the agent takes whichever it takes by itself."),
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+    )
+    field_order = ["model", "reason"]
+
+
+class BudgetForm(ReasonForm):
+    """What one execution may use."""
+
+    max_steps = forms.IntegerField(label=_("Steps"), required=False, min_value=0)
+    max_tokens = forms.IntegerField(label=_("Tokens"), required=False, min_value=0)
+    max_seconds = forms.FloatField(label=_("Seconds"), required=False, min_value=0)
+    max_cost = forms.FloatField(label=_("Cost"), required=False, min_value=0)
+    deadline = forms.DateTimeField(
+        label=_("Deadline"),
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "vTextField"}),
+        help_text=_("In the time zone of this site."),
+    )
+    field_order = ["max_steps", "max_tokens", "max_seconds", "max_cost", "deadline", "reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """The limits together, as the runtime takes them; without any there is no budget."""
+        cleaned = super().clean() or {}
+        limits = {each.name: cleaned.get(each.name) for each in fields(Budget)}
+        try:
+            budget = Budget(**limits)
+        except InvalidInput as error:
+            raise forms.ValidationError(str(error)) from None
+        cleaned["budget"] = None if budget == Budget() else budget
+        return cleaned
 
 
 def _identifier(value: str, limit: int) -> str | None:

@@ -8,7 +8,7 @@ from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin.actions import Action, Answers, NotApplicable
+from helix_sessions.admin.action import Action, Answers, NotApplicable
 from helix_sessions.admin.sight import is_id
 from helix_sessions.exceptions import HelixSessionsError, SessionNotFound
 from helix_sessions.models import Session

@@ -16,14 +16,15 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin import sealed, sight
+from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import runs, states, timeline, tree, waiting
+from helix_sessions.admin.pages import inbox, runs, states, timeline, tree, waiting, waits
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import Session, SubSessionRef
 
-PAGES = ("timeline", "state", "runs", "tree", "staging", "calls", "log")
+PAGES = ("timeline", "state", "runs", "inbox", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
     *sight.LIST_COLUMNS,
@@ -46,6 +47,10 @@ HEADER_COLUMNS = (
     "step_count",
     "resume_count",
     "staged_count",
+    "pending_inputs",
+    "fence",
+    "lease_owner",
+    "lease_expires_at",
     "checkpoint_id",
     "checkpointed_at",
 )
@@ -58,7 +63,8 @@ class PageViews(ModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The pages of a session, before the admin's own."""
-        own = [self._page(name) for name in PAGES]
+        own = [self._path("waiting", "waiting/", self.waiting_view)]
+        own += [self._page(name) for name in PAGES]
         own += [
             self._path("live", "<str:object_id>/live/", self.live_view),
             self._path("raw", "<str:object_id>/raw/<str:what>/", self.raw_view),
@@ -140,6 +146,14 @@ class PageViews(ModelAdmin):
         lines, older = runs.runs(session, timeline.View.of(request.GET).before)
         return self._render(request, session, "runs", {"runs": lines, "older": older, "bar": runs.BAR})
 
+    def inbox_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What was asked for, and who drives the session."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        context = {"owner": inbox.owner(session), "inputs": inbox.inputs(session)}
+        return self._render(request, session, "inbox", context)
+
     def tree_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The sub-sessions and theirs."""
         session = self._session(object_id)
@@ -159,7 +173,25 @@ class PageViews(ModelAdmin):
         session = self._session(object_id)
         if session is None:
             return self._gone(request, object_id)
-        return self._render(request, session, "calls", {"pending": waiting.pending(session)})
+        context = {
+            "pending": waiting.pending(session),
+            "awaited": waits.awaited(session),
+            "call_actions": _call_actions(request) if not sight.is_ended(session) else [],
+        }
+        return self._render(request, session, "calls", context)
+
+    def waiting_view(self, request: HttpRequest) -> HttpResponse:
+        """Every session that waits, for whom, and since when."""
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": _("Waiting"),
+            "media": self.media,
+            "page": waits.waiting_page(request.GET.get("after", "")),
+            "call_actions": _call_actions(request),
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "admin/helix_sessions/session/waiting.html", context)
 
     def log_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What operators did."""
@@ -228,7 +260,7 @@ class PageViews(ModelAdmin):
             "actions": [
                 action
                 for action in ACTIONS.values()
-                if action.is_allowed(request) and not action.refusal(session)
+                if not action.answers and action.is_allowed(request) and not action.refusal(session)
             ],
             "tabs": _tabs(session, children),
         }
@@ -238,6 +270,11 @@ def _unreadable(session: Session) -> list[sight.Remark]:
     """That a part of the session could not be decrypted, and why."""
     reason = sealed.reason(session)
     return [] if reason is None else [sight.Remark(tone="failed", text=str(reason))]
+
+
+def _call_actions(request: HttpRequest) -> list[Action]:
+    """The ways this user may answer pending calls."""
+    return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
 
 
 def _stream(session: Session) -> str:
@@ -253,6 +290,7 @@ def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
         ("timeline", _("Timeline"), session.head_seq),
         ("state", _("State"), None),
         ("runs", _("Runs"), session.turn_count),
+        ("inbox", _("Inbox"), session.pending_inputs),
         ("tree", _("Sub-sessions"), children),
         ("staging", _("Staging"), session.staged_count),
         ("calls", _("Pending calls"), len(session.pending_client_tool_calls or {})),

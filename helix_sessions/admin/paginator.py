@@ -39,7 +39,9 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def _estimate(self) -> int | None:
-        return None if self.object_list.query.where else estimated_rows(self.object_list)
+        whole = self.object_list.model._default_manager.all()
+        is_whole = self.object_list.query.where == whole.query.where
+        return estimated_rows(self.object_list) if is_whole else None
 
 
 def bounded_count(rows: QuerySet[Any], limit: int = COUNTED) -> int:

@@ -14,9 +14,9 @@ JSON_TYPE = "application/json"
 JSON_PATCH_TYPE = "application/json-patch+json"
 
 
-def read(request: Request) -> bytes:
-    """The whole body, unless it is too large."""
-    limit = conf.API_MAX_BODY_BYTES
+def read(request: Request, most: int | None = None) -> bytes:
+    """The whole body, unless it is too large: more than `most`, or than the setting allows."""
+    limit = conf.API_MAX_BODY_BYTES if most is None else min(most, conf.API_MAX_BODY_BYTES)
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdigit() and int(length) > limit:
         raise BodyTooLarge

@@ -57,6 +57,36 @@ STATE: dict[str, Any] = {
 
 NEW_SESSION = {"agent_type": "support", "tags": ["parcel"], "metadata": {"tier": "gold"}}
 
+AGENT_SESSION: dict[str, Any] = {
+    "info": {
+        "session_id": SESSION_ID,
+        "parent_id": None,
+        "status": "active",
+        "version": 3,
+        "agent_name": "support",
+        "agent_label": "Support",
+        "created_at": AT,
+        "updated_at": AT,
+    },
+    "definition": {
+        "name": "support",
+        "label": "Support",
+        "system_prompt": "Be kind.",
+        "model": "small",
+        "budget": None,
+        "metadata": {},
+    },
+    "state": {
+        "message_count": 2,
+        "metadata": {"tier": "gold"},
+        "system_prompt": "Be kind.",
+        "model": "large",
+        "budget": {"max_steps": 20},
+        "execution_count": 1,
+        "execution": {"status": "completed", "error": None, "steps": 1, "usage": {"tokens": 120}},
+    },
+}
+
 OWNED_STATE = {
     "custom_state": {"parcel": {"number": "Z-9"}},
     "status": "active",
@@ -115,6 +145,25 @@ RUN: dict[str, Any] = {
 
 ENDED_RUN = {**RUN, "status": "completed", "end_sequence": 7, "usage": {"tokens": 120}, "ended_at": AT}
 
+INPUT = {
+    "input_id": "msg-1",
+    "session_id": SESSION_ID,
+    "prompt": "Where is my parcel?",
+    "delivery": "steer",
+    "admitted_seq": 6,
+    "promoted_seq": None,
+    "created_at": AT,
+}
+
+OCCUPANCY = {
+    "session_id": SESSION_ID,
+    "status": "active",
+    "run_id": "run-1",
+    "pending_inputs": 1,
+    "owner": "worker-1",
+    "idle": False,
+}
+
 EVENT = {
     "session_id": SESSION_ID,
     "seq": 6,
@@ -135,4 +184,60 @@ STORED_REF = {
     "result": None,
     "created_at": AT,
     "updated_at": AT,
+}
+
+CALL: dict[str, Any] = {"id": "call-1", "name": "refund", "arguments": {"amount": 20}}
+
+PENDING_CALL: dict[str, Any] = {
+    "tool_call_id": "call-1",
+    "tool_name": "refund",
+    "arguments": {"amount": 20},
+    "kind": "approval",
+    "approval_id": "refund-1",
+    "deadline": "2030-01-16T09:30:00+00:00",
+}
+
+SUSPENSION: dict[str, Any] = {
+    "kind": "client_tool",
+    "state": OWNED_STATE,
+    "run_id": "run-1",
+    "append_messages": [{"role": "assistant", "content": None, "tool_calls": [CALL]}],
+    "pending_calls": [PENDING_CALL],
+    "checkpoint_meta": {"checkpoint_id": CHECKPOINT_ID},
+}
+
+SUBMISSION = {"outcome": "accepted", "owner_session_id": SESSION_ID, "remaining": 0}
+
+TURN: dict[str, Any] = {"state": STATE, "run": RUN}
+
+RESUMPTION: dict[str, Any] = {
+    "state": {**STATE, "resume_count": 1},
+    "run": {**RUN, "run_id": "run-2", "turn": 2},
+    "tool_messages": [],
+    "approved": [
+        {
+            **PENDING_CALL,
+            "run_id": "run-1",
+            "requested_at": AT,
+            "response": {"approved": True},
+            "submitted_at": AT,
+        }
+    ],
+    "respawn": [],
+}
+
+ANSWER_LINK = {
+    "token": "WyJzdXBwb3J0LTQ3MTEiLCJjYWxsLTEiXQ:1vX2aB:3q2-7wE",
+    "url": "https://example.com/api/answers/WyJzdXBwb3J0LTQ3MTEiLCJjYWxsLTEiXQ:1vX2aB:3q2-7wE/",
+    "expires_at": "2030-01-22T09:30:00+00:00",
+}
+
+ASKED_CALL = {
+    "tool_name": "refund",
+    "arguments": {"amount": 20},
+    "kind": "approval",
+    "requested_at": AT,
+    "deadline": "2030-01-16T09:30:00+00:00",
+    "is_answered": False,
+    "expires_at": "2030-01-22T09:30:00+00:00",
 }

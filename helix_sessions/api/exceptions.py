@@ -23,6 +23,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.EventsArchived: 410,
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
+    exceptions.SessionConflict: 409,
     exceptions.SessionBusy: 503,
     exceptions.ContentUnreadable: 503,
     exceptions.HelixSessionsError: 400,
@@ -84,6 +85,8 @@ def problem_of(error: exceptions.HelixSessionsError) -> HttpResponse:
         more = {"first_available_seq": error.first_available_seq}
     elif isinstance(error, exceptions.StillWaiting):
         more = {"tool_call_ids": error.tool_call_ids, "sub_session_ids": error.sub_session_ids}
+    elif isinstance(error, exceptions.LeaseHeld):
+        more = {"owner": error.owner, "expires_at": error.expires_at.isoformat()}
     headers = {"Retry-After": str(RETRY_AFTER)} if isinstance(error, _RETRIED) else None
     return problem(status_of(error), error.code, str(error), headers=headers, **more)
 

@@ -11,7 +11,13 @@ from helix_sessions.api.exceptions import PROBLEM
 from helix_sessions.api.serializers.problems import ProblemSerializer
 
 try:
-    from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+    from drf_spectacular.utils import (
+        OpenApiExample,
+        OpenApiParameter,
+        OpenApiResponse,
+        PolymorphicProxySerializer,
+        extend_schema,
+    )
 except ImportError:  # pragma: no cover - the extra `schema` is not installed
     extend_schema = None  # type: ignore[assignment]
 
@@ -69,8 +75,10 @@ def operation(
     if_match: bool = False,
     linked: bool = False,
     located: bool = False,
+    public: bool = False,
 ) -> Callable[[F], F]:
-    """Describe a method of a view. `sent` and `example` are an example of the body and of the answer."""
+    """Describe a method of a view. `sent` and `example` are an example of the body and of the answer;
+    `public` is one that nobody has to log in for."""
     if extend_schema is None:
 
         def unchanged(method: F) -> F:
@@ -85,7 +93,7 @@ def operation(
         responses: dict[Any, Any] = {
             (code, PROBLEM): OpenApiResponse(ProblemSerializer, description=_DESCRIPTIONS[code])
             for code in errors
-            if code not in statuses
+            if code not in statuses and not (public and code in (401, 403))
         }
         for code, body in {status: response, **(also or {})}.items():
             key = (
@@ -95,7 +103,9 @@ def operation(
         if name == "get" and etag:
             responses[304] = OpenApiResponse(description="Nothing has changed since `If-None-Match`.")
         parameters = [_query(each) for each in query]
-        parameters += _headers(name, statuses, etag=etag, if_match=if_match, linked=linked, located=located)
+        parameters += _headers(
+            name, statuses, etag=etag, if_match=if_match, linked=linked, located=located, keyed=not public
+        )
         examples = []
         if example is not None:
             codes = [str(code) for code in statuses if code < 300]
@@ -114,10 +124,20 @@ def operation(
             responses=responses,
             parameters=parameters,
             examples=examples,
+            auth=[] if public else None,
         )(method)
         return decorated
 
     return described
+
+
+def union(name: str, told_by: str, kinds: dict[str, Any]) -> Any:
+    """One of several bodies, told apart by the value of a field."""
+    if extend_schema is None:
+        return None
+    return PolymorphicProxySerializer(
+        component_name=name, serializers=kinds, resource_type_field_name=told_by
+    )
 
 
 def _sent(name: str, value: Any, media_type: str) -> Any:
@@ -136,7 +156,14 @@ def _query(query: Query) -> Any:
 
 
 def _headers(
-    method: str, statuses: Sequence[int], *, etag: bool, if_match: bool, linked: bool, located: bool
+    method: str,
+    statuses: Sequence[int],
+    *,
+    etag: bool,
+    if_match: bool,
+    linked: bool,
+    located: bool,
+    keyed: bool,
 ) -> list[Any]:
     good = [code for code in statuses if code < 300]
     found = []
@@ -149,7 +176,7 @@ def _headers(
             OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, response=codes)
         )
 
-    if method == "post":
+    if method == "post" and keyed:
         sent("Idempotency-Key", "The same key and request again gets the same answer, and does nothing.")
     if if_match:
         sent("If-Match", 'The version the session must have, in quotes: `"12"`.')

@@ -7,16 +7,20 @@ from rest_framework.throttling import SimpleRateThrottle
 
 from helix_sessions.conf import conf
 
+DEFAULT_RATES = {"answer": "60/min"}
+"""Strangers are limited where nobody says otherwise."""
+
 
 class ScopeThrottle(SimpleRateThrottle):
-    """`read` for safe methods, `create` where sessions are made, `write` for the rest."""
+    """`read` for safe methods, `create` where sessions are made, `answer` where a link is enough, `write` for
+    the rest."""
 
     def __init__(self) -> None:
         """Leave rates to each request: they are read live."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         self.scope = view.throttle_scope(request)
-        self.rate = conf.API_THROTTLE_RATES.get(self.scope)
+        self.rate = {**DEFAULT_RATES, **conf.API_THROTTLE_RATES}.get(self.scope)
         if not self.rate:
             return True
         self.num_requests, self.duration = self.parse_rate(self.rate)

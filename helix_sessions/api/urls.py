@@ -7,9 +7,12 @@ from django.urls import URLPattern, path, register_converter
 
 from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
+    actions,
+    answers,
     checkpoints,
     commits,
     events,
+    inbox,
     live,
     messages,
     runs,
@@ -18,6 +21,8 @@ from helix_sessions.api.views import (
     states,
     stream,
     sub_sessions,
+    tool_results,
+    turns,
 )
 from helix_sessions.api.views.base import View
 
@@ -56,6 +61,19 @@ ROUTES: list[tuple[str, type[View], str]] = [
         staging.StagedChangeView,
         "staged-change",
     ),
+    (f"{_SESSION}/inputs", inbox.InputsView, "inputs"),
+    (f"{_SESSION}/inputs/<helix_id:input_id>", inbox.InputView, "input"),
+    (f"{_SESSION}/run", inbox.RunView, "run-session"),
+    (f"{_SESSION}/run/wake", inbox.WakeRunnerView, "wake-runner"),
+    (f"{_SESSION}/run/interrupt", inbox.StopView, "interrupt-run"),
+    (f"{_SESSION}/idle", inbox.IdleView, "idle"),
+    (f"{_SESSION}/turns", turns.TurnsView, "turns"),
+    (f"{_SESSION}/suspend", turns.SuspendView, "suspend"),
+    (f"{_SESSION}/tool-results", tool_results.ToolResultsView, "tool-results"),
+    (f"{_SESSION}/answer-links", answers.AnswerLinksView, "answer-links"),
+    (f"{_SESSION}/resume", turns.ResumeView, "resume"),
+    (f"{_SESSION}/rewind", turns.RewindView, "rewind"),
+    (f"{_SESSION}/children/<helix_id:child_id>", turns.ChildView, "child"),
     (f"{_SESSION}/interrupt", states.InterruptView, "interrupt"),
     (f"{_SESSION}/interrupt/take", states.TakeInterruptView, "take-interrupt"),
     (f"{_SESSION}/sub-sessions", sub_sessions.SubSessionsView, "sub-sessions"),
@@ -63,14 +81,18 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/events", events.EventsView, "events"),
     (f"{_SESSION}/events/projection", events.ProjectionView, "event-projection"),
     (f"{_SESSION}/fragments", live.FragmentsView, "fragments"),
+    (f"{_SESSION}/actions", actions.ActionsView, "actions"),
     (f"{_SESSION}/wake", live.WakeView, "wake"),
     (f"{_SESSION}/attach", sessions.AttachView, "attach"),
     (f"{_SESSION}/detach", sessions.DetachView, "detach"),
     ("staging/cleanup", staging.CleanupView, "cleanup-staging"),
 ]
 
+PUBLIC_ROUTES: list[tuple[str, type[View], str]] = [("answers/<str:token>", answers.AnswerView, "answer")]
+"""Open to whoever has the token."""
+
 urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="root")]
-for _route, _view, _name in ROUTES:
+for _route, _view, _name in ROUTES + PUBLIC_ROUTES:
     urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
     urlpatterns.append(path(_route, _view.as_view(schema=None)))
 urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))

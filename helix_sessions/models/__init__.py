@@ -1,11 +1,13 @@
 """What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
 
+from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.audits import AuditEntry
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.idempotency import IdempotentAnswer
+from helix_sessions.models.inputs import Input, InputClaim
 from helix_sessions.models.messages import Message
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
@@ -14,6 +16,7 @@ from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
 
 __all__ = [
+    "AgentRecord",
     "ArchivedRange",
     "AuditEntry",
     "Checkpoint",
@@ -21,6 +24,8 @@ __all__ = [
     "Event",
     "EventKey",
     "IdempotentAnswer",
+    "Input",
+    "InputClaim",
     "Message",
     "Run",
     "Session",

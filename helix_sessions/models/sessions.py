@@ -1,7 +1,7 @@
 """A session: one row, the lock of everything that belongs to it."""
 
 from datetime import datetime
-from typing import Self
+from typing import Self, cast
 
 from django.conf import settings
 from django.db import connections, models
@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, UNFINISHED_STATUSES
+from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -36,6 +36,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """A tool call waits for a person or a client."""
         return self.filter(awaiting_client=True)
 
+    def waiting(self) -> Self:
+        """Not ended, and waiting for a person, a client or a sub-session; those that wait longest first."""
+        return self.filter(waiting_since__isnull=False).order_by("waiting_since", "session_id")
+
     def past_deadline(self, now: datetime) -> Self:
         """A tool call has waited for its answer longer than it may."""
         return self.filter(next_deadline__lte=now)
@@ -51,6 +55,19 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def stuck(self, since: datetime) -> Self:
         """Running without progress since then."""
         return self.running().filter(updated_at__lt=since)
+
+    def leased(self, now: datetime | None = None) -> Self:
+        """Somebody holds a lease whose time is not over."""
+        return self.filter(lease_expires_at__gt=now or Now())
+
+    def unleased(self, now: datetime | None = None) -> Self:
+        """Nobody drives them, or whoever did is out of time."""
+        expired = models.Q(lease_expires_at__isnull=True) | models.Q(lease_expires_at__lte=now or Now())
+        return self.filter(expired)
+
+    def abandoned(self, now: datetime | None = None) -> Self:
+        """A run is under way, and the lease of whoever drove it ran out."""
+        return self.running().filter(lease_expires_at__lte=now or Now())
 
     def owned_by(self, owner_id: object) -> Self:
         return self.filter(owner_id=owner_id)
@@ -80,6 +97,17 @@ class SessionQuerySet(models.QuerySet["Session"]):
         with connection.cursor() as cursor:
             cursor.execute(AGENT_TYPES_SQL, [limit])
             return [row[0] for row in cursor.fetchall()]
+
+
+_Sessions = models.Manager.from_queryset(SessionQuerySet)
+
+
+class PresentSessions(_Sessions["Session"]):
+    """The sessions that are there: all but those with a tombstone for a status."""
+
+    def get_queryset(self) -> SessionQuerySet:
+        """Without tombstones."""
+        return cast(SessionQuerySet, super().get_queryset().exclude(status=TOMBSTONE))
 
 
 AGENT_TYPES_SQL = """
@@ -141,6 +169,8 @@ class Session(models.Model):
     awaiting_client = models.BooleanField(default=False)
     next_deadline = models.DateTimeField(null=True)
     suspended_awaiting_children = DocumentField(null=True)
+    awaiting_children = models.BooleanField(default=False)
+    waiting_since = models.DateTimeField(null=True)
     suspended_step_id = IdField(null=True)
     suspension_context = DocumentField(null=True)
     completed_client_tool_calls = DocumentField(null=True)
@@ -158,7 +188,11 @@ class Session(models.Model):
     resume_count = models.BigIntegerField(default=0)
     turn_count = models.BigIntegerField(default=0)
     staged_count = models.BigIntegerField(default=0)
+    pending_inputs = models.BigIntegerField(default=0)
     run_id = IdField(null=True)
+    fence = models.BigIntegerField(default=0)
+    lease_owner = IdField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)
     checkpoint_id = IdField(max_length=512, null=True)
     checkpointed_at = models.DateTimeField(null=True)
     checkpoint_source = IdField(max_length=16, null=True)
@@ -174,13 +208,14 @@ class Session(models.Model):
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
-    objects = SessionQuerySet.as_manager()
+    objects = PresentSessions()
+    with_tombstones = SessionQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
         constraints = [
-            one_of("status", SESSION_STATUSES, "helix_session_status"),
+            one_of("status", (*SESSION_STATUSES, TOMBSTONE), "helix_session_status"),
             at_least(1, "helix_session_version", "version", "first_seq"),
             non_negative(
                 "helix_session_counters",
@@ -190,6 +225,8 @@ class Session(models.Model):
                 "resume_count",
                 "turn_count",
                 "staged_count",
+                "pending_inputs",
+                "fence",
                 "state_number",
                 "state_base",
                 "state_pinned",
@@ -235,6 +272,11 @@ class Session(models.Model):
                 condition=models.Q(awaiting_client=True),
             ),
             models.Index(
+                fields=["waiting_since", "session_id"],
+                name="helix_session_waiting_idx",
+                condition=models.Q(waiting_since__isnull=False),
+            ),
+            models.Index(
                 fields=["next_deadline", "session_id"],
                 name="helix_session_deadline_idx",
                 condition=models.Q(next_deadline__isnull=False),
@@ -264,8 +306,16 @@ class Session(models.Model):
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),
             ("branch_session", _("Can branch sessions")),
+            ("suspend_session", _("Can suspend sessions")),
+            ("fork_session", _("Can fork sessions")),
+            ("clear_session", _("Can clear the transcripts of sessions")),
+            ("change_model_session", _("Can change the models of sessions")),
+            ("change_budget_session", _("Can change the budgets of sessions")),
             ("discard_staging_session", _("Can discard the staged writes of sessions")),
             ("export_session", _("Can export sessions, secrets included")),
+            ("approve_call_session", _("Can approve the tool calls of sessions")),
+            ("deny_call_session", _("Can deny the tool calls of sessions")),
+            ("answer_call_session", _("Can answer the tool calls of sessions")),
         ]
 
     def __str__(self) -> str:

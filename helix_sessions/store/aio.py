@@ -1,7 +1,7 @@
 """The store for async code: the same calls, each run in Django's thread for synchronous work."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial, wraps
 from typing import Any, Literal, overload
 
@@ -12,7 +12,7 @@ from helix_sessions.store import inputs
 from helix_sessions.store.session_store import SessionStore
 from helix_sessions.store.subscriptions import event_or_fragment
 from helix_sessions.stream.feeds import AsyncTail
-from helix_sessions.types import UNSET, EventRecord, Fragment
+from helix_sessions.types import UNSET, EventRecord, Fragment, Lease
 
 
 class AsyncSessionStore:
@@ -47,6 +47,21 @@ class AsyncSessionStore:
         )
 
     subscribe.__doc__ = SessionStore.subscribe.__doc__
+
+    def fenced(self, lease: Lease) -> "AsyncFencedStore":
+        store = AsyncFencedStore(self.using)
+        store._store = self._store.fenced(lease)
+        return store
+
+    fenced.__doc__ = SessionStore.fenced.__doc__
+
+
+class AsyncFencedStore(AsyncSessionStore):
+    """The store of a lease's holder. Making one touches no database; it may be awaited like any call."""
+
+    def __await__(self) -> Generator[None, None, "AsyncFencedStore"]:
+        yield from ()
+        return self
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

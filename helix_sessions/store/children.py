@@ -18,7 +18,7 @@ from helix_sessions.store.unit import (
     write_tree,
 )
 from helix_sessions.store.waits import Waits
-from helix_sessions.types import JSON, TERMINAL_STATUSES, SubSessionRef
+from helix_sessions.types import JSON, TERMINAL_STATUSES, UNSET, SubSessionRef
 
 PARENT_SUSPENDED = "parent_suspended"
 
@@ -35,19 +35,22 @@ class Children(StoreBase):
         *,
         output: JSON = None,
         error: str | None = None,
+        parent_session_id: str | None = None,
         expected_version: int | None = None,
     ) -> None:
         """End a sub-session, and tell its parent, whose wait for it is over. Twice is once.
 
         A child that has ended already keeps its status; what its parent does not know yet it is told.
-        `expected_version` is the child's.
+        With a `parent_session_id`, a session that is no child of it is unknown. `expected_version` is the
+        child's.
         """
         key = session_key(child_id)
+        below = inputs.optional_identifier(parent_session_id, "parent_session_id")
         ending = inputs.choice(status, TERMINAL_STATUSES, "The status of a settled child")
         given = {"output": inputs.document(output), "error": inputs.string_document(error, "error")}
         version = inputs.expected_version(expected_version)
-        with write_tree(self.using) as tree:
-            parent, child = _lock_pair(tree, key, self._owner)
+        with write_tree(self.using, self._lease) as tree:
+            parent, child = _lock_pair(tree, key, below, self._owner)
             check_version(child, version)
             ended_before = child.session.status in TERMINAL_STATUSES
             if not ended_before:
@@ -65,7 +68,7 @@ def outcome_of(child: SessionRow) -> dict[str, Any]:
     return {"sub_session_id": child.session_id, **values}
 
 
-def born_settled(tree: Tree, awaited: Waits) -> Waits:
+def born_settled(tree: Tree, parent_id: str, awaited: Waits, owner: Any) -> Waits:
     """The waits, with the outcome of children that ended before their parent began to wait.
 
     The children are locked, below their parent, so that none ends unseen meanwhile.
@@ -76,12 +79,14 @@ def born_settled(tree: Tree, awaited: Waits) -> Waits:
             child = tree.lock(key, ALL_COLUMNS).session
         except SessionNotFound:
             continue
+        if not _is_theirs(child, parent_id, owner):
+            continue
         if child.status in TERMINAL_STATUSES and child.run_id is None:
             found[key] = outcome_of(child)
     return {call_id: {**wait, **found.get(wait["sub_session_id"], {})} for call_id, wait in awaited.items()}
 
 
-def fail_running(tree: Tree, parent: Work, awaited: set[str]) -> None:
+def fail_running(tree: Tree, parent: Work, awaited: set[str], owner: Any) -> None:
     """Fail the running ephemeral children of a session that is suspended, and theirs, level by level."""
     spared = {parent.session.session_id, *awaited}
     level = [parent]
@@ -95,7 +100,7 @@ def fail_running(tree: Tree, parent: Work, awaited: set[str]) -> None:
         level = []
         for ref, above in sorted(refs, key=lambda pair: pair[0].sub_session_id):
             spared.add(ref.sub_session_id)
-            if not _is_running(tree, ref.sub_session_id):
+            if not _is_running(tree, ref.sub_session_id, above.session.session_id, owner):
                 continue
             child = tree.lock(ref.sub_session_id)
             if child.session.run_id is not None:
@@ -115,8 +120,10 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
     return [ref for key, ref in known.items() if key in wanted]
 
 
-def _lock_pair(tree: Tree, child_id: str, owner: Any) -> tuple[Work | None, Work]:
+def _lock_pair(tree: Tree, child_id: str, below: str | None, owner: Any) -> tuple[Work | None, Work]:
     named = read_row(tree.connection, child_id, ("parent_session_id",), owner).parent_session_id
+    if below not in (None, named):
+        raise SessionNotFound(f"There is no session {child_id!r} below {below!r}.")
     parent = None
     if named not in (None, child_id):
         try:
@@ -151,12 +158,18 @@ def _tell_parent(parent: Work, outcome: dict[str, Any], *, anew: bool) -> None:
     parent.event("subagent_result", {name: value for name, value in told.items() if value is not None})
 
 
-def _is_running(tree: Tree, session_id: str) -> bool:
+def _is_running(tree: Tree, session_id: str, parent_id: str, owner: Any) -> bool:
     """Whether it is worth a lock. Who starts a run meanwhile starts it after the parent was suspended."""
     try:
-        return read_row(tree.connection, session_id, ("run_id",)).run_id is not None
+        child = read_row(tree.connection, session_id, ("run_id", "owner_id", "parent_session_id"))
     except SessionNotFound:
         return False
+    return child.run_id is not None and _is_theirs(child, parent_id, owner)
+
+
+def _is_theirs(child: SessionRow, parent_id: str, owner: Any) -> bool:
+    """Whether a session that another names as its child may be dealt with as one: anybody can name any."""
+    return owner is UNSET or child.owner_id == owner or child.parent_session_id == parent_id
 
 
 def _fail(child: Work, parent: Work) -> None:

@@ -13,13 +13,13 @@ from helix_sessions import documents
 from helix_sessions.exceptions import ContentUnreadable, HelixSessionsError, SessionNotFound
 from helix_sessions.models import Session
 from helix_sessions.models.guard import is_guarded
-from helix_sessions.store import inputs, pending, sealed_rows, snapshots
+from helix_sessions.store import inputs, pending, sealed_rows, snapshots, waits
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute, fetch
 from helix_sessions.store.invariants import SESSIONS, Invariant, invariants
 from helix_sessions.store.tables import table
-from helix_sessions.store.unit import lock_row, locking_transaction
-from helix_sessions.types import Finding
+from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
+from helix_sessions.types import TERMINAL_STATUSES, Finding
 
 _SEALED_AT_ONCE = 200
 _HIGHEST_ID = "\U0010ffff" * 256
@@ -78,7 +78,8 @@ class Doctor(StoreBase):
                 yield len(some), Scope(sql=f"IN ({', '.join(['%s'] * len(some))})", params=tuple(some))
             return
         # Ranges, not lists: rows whose session is gone lie between the sessions that are there.
-        rows = Session.objects.using(self.using).order_by("session_id").values_list("session_id", flat=True)
+        sessions = Session.with_tombstones.using(self.using).order_by("session_id")
+        rows = sessions.values_list("session_id", flat=True)
         last = ""
         while True:
             page = list(rows.filter(session_id__gt=last)[:size])
@@ -93,7 +94,7 @@ class Doctor(StoreBase):
         try:
             with locking_transaction(self.using) as connection:
                 try:
-                    lock_row(connection, key, ("session_id",))
+                    lock_row(connection, key, ("session_id",), tombstones=True)
                 except SessionNotFound:
                     if not finding.code.startswith("orphan_"):
                         return finding
@@ -181,20 +182,42 @@ def _texts(
     return found
 
 
+_WAIT_COLUMNS = (
+    "awaiting_client",
+    "awaiting_children",
+    "waiting_since",
+    "status",
+    "pending_client_tool_calls",
+    "suspended_awaiting_children",
+)
+
+
 def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
-    columns = ("session_id", "awaiting_client", "pending_client_tool_calls")
-    some = "(awaiting_client OR pending_client_tool_calls IS NOT NULL)"
-    for session_id, flag, text in _texts(connection, scope, columns, some):
-        awaits = pending.columns(pending.read(text))["awaiting_client"]
-        if awaits != bool(flag):
-            yield session_id, f"awaiting_client is {bool(flag)}, by the pending calls it is {awaits}"
+    some = "(waiting_since IS NOT NULL OR awaiting_client OR awaiting_children"
+    some += " OR pending_client_tool_calls IS NOT NULL OR suspended_awaiting_children IS NOT NULL)"
+    for session_id, *values in _texts(connection, scope, ("session_id", *_WAIT_COLUMNS), some):
+        row = SessionRow(_WAIT_COLUMNS, values)
+        client, children, waits_now = _should_wait(row)
+        flags = (bool(row.awaiting_client), bool(row.awaiting_children), row.waiting_since is not None)
+        if flags != (client, children, waits_now):
+            yield session_id, f"waiting for a client, for children, at all: {flags}, by what waits it is not"
+
+
+def _should_wait(row: SessionRow) -> tuple[bool, bool, bool]:
+    """Whether a session waits for a client, for children, and at all, by its documents."""
+    client = bool(pending.columns(pending.read(row.pending_client_tool_calls))["awaiting_client"])
+    children = bool(waits.columns(waits.read(row.suspended_awaiting_children))["awaiting_children"])
+    return client, children, (client or children) and row.status not in TERMINAL_STATUSES
 
 
 def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
-    text = lock_row(connection, session_id, ("pending_client_tool_calls",)).pending_client_tool_calls
-    derived = pending.columns(pending.read(text))
+    row = lock_row(connection, session_id, (*_WAIT_COLUMNS, "updated_at"), tombstones=True)
+    derived = pending.columns(pending.read(row.pending_client_tool_calls))
     del derived["pending_client_tool_calls"]
-    Session.objects.using(connection.alias).filter(session_id=session_id).update(**derived)
+    _, children, waits_now = _should_wait(row)
+    since = (row.waiting_since or row.updated_at) if waits_now else None
+    mended = Session.with_tombstones.using(connection.alias).filter(session_id=session_id)
+    mended.update(**derived, awaiting_children=children, waiting_since=since)
 
 
 def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
@@ -203,7 +226,7 @@ def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[
     maps = {session_id: documents.load(text) for session_id, text in rows}
     named = {owner for owners in maps.values() for owner in owners.values() if isinstance(owner, str)}
     known = set(
-        Session.objects.using(connection.alias)
+        Session.with_tombstones.using(connection.alias)
         .filter(session_id__in=named)
         .values_list("session_id", flat=True)
     )

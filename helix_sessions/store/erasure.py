@@ -73,8 +73,8 @@ class Erasure(Sessions):
         if session_id in seen:
             return set()
         try:
-            members = [key for key in tree_of(self.using, session_id) if key not in seen]
-            sessions = [self._read(key, _COLUMNS) for key in members]
+            members = [key for key in tree_of(self.using, session_id, tombstones=True) if key not in seen]
+            sessions = [self._read(key, _COLUMNS, tombstones=True) for key in members]
             forked = _rows(self.using).filter(forked_from_session_id__in=members)
             forks = set(forked.exclude(session_id__in=members).values_list("session_id", flat=True))
             for session in sessions:
@@ -105,7 +105,7 @@ class _Tally:
 
 
 def _rows(using: str) -> SessionQuerySet:
-    return Session.objects.using(using).order_by("session_id")
+    return Session.with_tombstones.using(using).order_by("session_id")
 
 
 def _of(using: str, owner: Any, user_id: str | None) -> SessionQuerySet:

@@ -7,14 +7,15 @@ from typing import Any
 
 from helix_sessions import documents
 from helix_sessions.exceptions import EventsArchived, InvalidInput, SessionExists, SessionNotFound
-from helix_sessions.models import Event, EventKey
+from helix_sessions.models import Event, EventKey, Session
 from helix_sessions.projection import project_messages
 from helix_sessions.store import archives, cursors, inputs, log_rows
 from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
 from helix_sessions.store.tables import aware, table
-from helix_sessions.store.unit import Work, check_owner, read_row
+from helix_sessions.store.tombstones import present
+from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, EventTexts, ProjectedMessage
 
 _MAX_TYPES = 500
@@ -35,15 +36,7 @@ class Events(Sessions):
             try:
                 return self.create_session(session_id, agent_type=agent_type).head_seq
             except SessionExists:
-                self._refuse_if_foreign(session_id)
-
-    def _refuse_if_foreign(self, session_id: str) -> None:
-        """An id that another owner's session has will never be this store's, however often it is tried."""
-        try:
-            row = read_row(self._connection, session_id, ("owner_id",))
-        except SessionNotFound:
-            return
-        check_owner(session_id, row, self._owner)
+                self._refuse_if_taken(session_id)
 
     def emit_event(
         self,
@@ -157,7 +150,7 @@ class Events(Sessions):
         kinds = None if types is None else _types(types)
         connection = self._connection
         sql = _range_sql(connection.vendor, None if kinds is None else len(kinds), run is not None)
-        params = [key, first, end, *(kinds or ()), *([] if run is None else [run]), most]
+        params = [key, first, end, key, *(kinds or ()), *([] if run is None else [run]), most]
         if self._owner is not UNSET:
             self._read(key, ("session_id",))
         rows = fetch(connection, sql, params, prepare=not kinds)
@@ -186,6 +179,7 @@ def _range_sql(vendor: str, types: int | None, by_run: bool) -> str:
     return (
         f"SELECT {log_rows.selection(vendor)} FROM {table(Event).name} e {log_rows.MESSAGE}"  # noqa: S608
         ' WHERE e."session_id" = %s AND e."seq" >= %s AND e."seq" < %s'
+        f' AND EXISTS (SELECT 1 FROM {table(Session).name} s WHERE s."session_id" = %s AND {present("s.")})'
         f'{conditions} ORDER BY e."seq" LIMIT %s'
     )
 

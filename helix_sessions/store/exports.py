@@ -157,15 +157,14 @@ def _one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
             execute(connection, "ROLLBACK", [])
 
 
-def tree_of(using: str, root: str) -> list[str]:
+def tree_of(using: str, root: str, *, tombstones: bool = False) -> list[str]:
     """The sessions of a tree, each level by id, the root first."""
+    sessions = Session.with_tombstones if tombstones else Session.objects
     members: list[str] = []
     level = {root}
     while level:
-        present = (
-            Session.objects.using(using).filter(session_id__in=level).values_list("session_id", flat=True)
-        )
-        here = sorted(present)
+        rows = sessions.using(using).filter(session_id__in=level)
+        here = sorted(rows.values_list("session_id", flat=True))
         members.extend(here)
         level = children_of(using, here) - set(members)
     return members

@@ -7,7 +7,7 @@ from typing import Any
 from helix_sessions import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
 from helix_sessions.models import Session
-from helix_sessions.store import inputs, pending
+from helix_sessions.store import inputs, pending, waits
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import DOCUMENT_COLUMNS, SessionRow
 from helix_sessions.types import SESSION_STATUSES, SessionState
@@ -45,9 +45,7 @@ def owned_columns(state: SessionState) -> dict[str, Any]:
         else inputs.text(state.failure_reason, "failure_reason"),
         "interrupt_context": inputs.document(state.interrupt_context),
         **pending.columns(state.pending_client_tool_calls),
-        "suspended_awaiting_children": inputs.optional_mapping(
-            state.suspended_awaiting_children, "suspended_awaiting_children"
-        ),
+        **waits.columns(state.suspended_awaiting_children),
         "suspended_step_id": inputs.optional_identifier(state.suspended_step_id, "suspended_step_id"),
         "suspension_context": inputs.document(state.suspension_context),
         "completed_client_tool_calls": inputs.optional_mapping(

@@ -11,8 +11,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from helix_sessions import documents
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import InvalidExport, SessionExists
-from helix_sessions.models import ArchivedRange, Session
-from helix_sessions.store import archives, inputs, records
+from helix_sessions.models import ArchivedRange, Input, Session
+from helix_sessions.store import archives, inbox, inputs, records
 from helix_sessions.store.database import execute
 from helix_sessions.store.doctor import Doctor
 from helix_sessions.store.renames import Renames
@@ -67,7 +67,7 @@ class Imports(Doctor):
         so_far: TransferSummary,
     ) -> TransferSummary:
         members = _members(found)
-        rows = Session.objects.using(self.using)
+        rows = Session.with_tombstones.using(self.using)
         taken = (
             rows.filter(session_id__in=members).order_by("session_id").values_list("session_id", flat=True)
         )
@@ -131,6 +131,7 @@ class _Tree:
             found = {**found, "storage": documents.write(conf.ARCHIVE_STORAGE), "name": '""'}
         columns = records.read(kind, found)
         if model is Session:
+            columns.update(lease_owner=None, lease_expires_at=None)  # nobody drives it here
             self._begin(columns["session_id"])
         elif columns["session_id"] != self.session_id:
             raise InvalidExport(f"A {kind} belongs to another session.")
@@ -165,6 +166,8 @@ class _Tree:
             full = len(self.rows) == _ROWS_AT_ONCE  # the one size that comes again and again
             if execute(self.connection, sql, params, prepare=full) != len(self.rows):
                 raise SessionExists(f"The session {self.session_id!r} was created meanwhile.")
+            if self.model is Input:
+                inbox.claim(self.connection, [dict(zip(columns, row, strict=True)) for row in self.rows])
         self.model, self.rows, self.size = None, [], 0
 
     def _archive(self, reader: "_Reader", columns: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ MAX_ID = 255
 MAX_TOOL_CALL_ID = 256
 MAX_CHECKPOINT_ID = 512
 MAX_INTEGER = 2**63 - 1
+MAX_SECONDS = 366 * 24 * 60 * 60
 _BYTES_PER_CHARACTER = 3
 """Keeps the widest key, three ids, within the entry of a PostgreSQL index."""
 
@@ -227,6 +228,13 @@ def required_owner_key(owner: Any) -> Any:
     if key is None:
         raise InvalidInput("An owner is needed.")
     return key
+
+
+def seconds(value: Any, what: str) -> timedelta:
+    """A length of time given as a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SECONDS:
+        raise InvalidInput(f"{what} must be a number of seconds between 0 and {MAX_SECONDS}.")
+    return timedelta(seconds=value)
 
 
 def period(value: Any, what: str) -> timedelta:

@@ -15,7 +15,7 @@ class Interrupts(StoreBase):
     ) -> int:
         """Ask whoever runs the session to stop; returns the version."""
         text = inputs.string_document(reason, "reason")
-        with self._write(session_id, expected_version) as work:
+        with self._write(session_id, expected_version, fenced=False) as work:
             work.change(interrupt_reason=text, interrupt_requested_at=work.now)
             work.event("interrupt_requested", {"reason": reason})
         return int(work.session.version)

@@ -16,6 +16,7 @@ from helix_sessions.models import (
     Checkpoint,
     Event,
     EventKey,
+    Input,
     Message,
     Run,
     Session,
@@ -27,7 +28,7 @@ from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.tables import table
 
 ARCHIVES, CHECKPOINTS, EVENTS, KEYS = (table(m).name for m in (ArchivedRange, Checkpoint, Event, EventKey))
-MESSAGES, REFS, RUNS = table(Message).name, table(SubSessionRef).name, table(Run).name
+INPUTS, MESSAGES, REFS, RUNS = (table(m).name for m in (Input, Message, SubSessionRef, Run))
 SESSIONS, STAGED, STATES = table(Session).name, table(StagedChange).name, table(StateSnapshot).name
 
 
@@ -45,7 +46,7 @@ class Invariant:
 @cache
 def invariants() -> tuple[Invariant, ...]:
     """All of them, in the order they are repaired in."""
-    return (*_orphans(), *_LOG, *_TRANSCRIPT, *_RUNS, *_STATES, *_CHECKPOINTS, *_STAGING, *_TREE)
+    return (*_orphans(), *_LOG, *_TRANSCRIPT, *_RUNS, *_STATES, *_CHECKPOINTS, *_STAGING, *_INBOX, *_TREE)
 
 
 def _orphans() -> list[Invariant]:
@@ -327,6 +328,24 @@ _STAGING = (
             f"UPDATE {SESSIONS} SET staged_count = (SELECT COUNT(*) FROM {STAGED} g"
             f" WHERE g.session_id = {SESSIONS}.session_id) WHERE session_id = %s",
         ),
+    ),
+)
+
+_SETTLED = "COALESCE(i.promoted_seq, i.cancelled_seq)"
+_PENDING = f"(SELECT COUNT(*) FROM {INPUTS} i WHERE i.session_id = %s.session_id AND {_SETTLED} IS NULL)"
+
+_INBOX = (
+    Invariant(
+        code="pending_inputs",
+        sql="SELECT s.session_id, 'pending_inputs is ' || s.pending_inputs || ', pending are ' || "
+        f"{_PENDING % 's'} FROM {SESSIONS} s WHERE IN_SCOPE(s) AND s.pending_inputs <> {_PENDING % 's'}",
+        repair=(f"UPDATE {SESSIONS} SET pending_inputs = {_PENDING % SESSIONS} WHERE session_id = %s",),
+    ),
+    Invariant(
+        code="input_without_message",
+        sql="SELECT i.session_id, 'promoted inputs whose message is not there: ' || COUNT(*)"
+        f" FROM {INPUTS} i LEFT JOIN {MESSAGES} m ON m.session_id = i.session_id AND m.seq = i.promoted_seq"
+        " WHERE IN_SCOPE(i) AND i.promoted_seq IS NOT NULL AND m.seq IS NULL GROUP BY i.session_id",
     ),
 )
 

@@ -9,6 +9,7 @@ from helix_sessions.store import cursors, inputs, open_calls
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import SessionRow, Work, check_owner
 from helix_sessions.types import UNSET, AppendResult, MessagePage, MessageTexts
 from helix_sessions.types import Messages as MessageList
@@ -31,7 +32,8 @@ def _page_sql(vendor: str, newest_first: bool, from_the_end: bool) -> str:
         f" {table(Message).selection(vendor, ['content', 'position', 'seq'], 'm.')}"
         f" FROM {table(Session).name} s LEFT JOIN {table(Message).name} m"
         f' ON m."session_id" = s."session_id" AND m."truncated_seq" IS NULL AND m.{positions}'
-        f' WHERE s."session_id" = %s ORDER BY m."position"{" DESC" if newest_first else ""}'
+        f' WHERE s."session_id" = %s AND {present("s.")}'
+        f' ORDER BY m."position"{" DESC" if newest_first else ""}'
     )
 
 

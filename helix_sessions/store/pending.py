@@ -119,15 +119,24 @@ def result(call_id: str, entry: Entry) -> dict[str, Any]:
     return {**message, "content": said.get("result", response)}
 
 
+def requested_at(entry: Any) -> Any:
+    """When the call was asked for, as the entry says it."""
+    return entry.get("requested_at") if isinstance(entry, Mapping) else None
+
+
 def _response(entry: Any) -> Mapping[str, Any]:
     response = entry.get("response") if isinstance(entry, Mapping) else None
     return response if isinstance(response, Mapping) else {}
 
 
 def _deadline(entry: Any) -> datetime | None:
-    """An entry's deadline in UTC; what is none is no mistake of whoever reads it."""
+    return moment(entry.get("deadline")) if isinstance(entry, Mapping) else None
+
+
+def moment(value: Any) -> datetime | None:
+    """A time of an entry in UTC; what is none is no mistake of whoever reads it."""
     try:
-        at = _parsed(entry.get("deadline")) if isinstance(entry, Mapping) else None
+        at = _parsed(value)
         if not isinstance(at, datetime):
             return None
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)

@@ -49,7 +49,7 @@ class Resumes(StoreBase):
         said = inputs.optional_turn_message(message)
         version = inputs.expected_version(expected_version)
         run_key = sessions.new_id() if run_id is None else inputs.identifier(run_id, "The run id")
-        with write_tree(self.using) as tree:
+        with write_tree(self.using, self._lease) as tree:
             root, work = tree.lock_with_root(key, self._owner)
             check_version(work, version)
             session = work.session
@@ -120,7 +120,7 @@ def _activate(work: Work) -> None:
     if session.pending_client_tool_calls is not None:
         work.change(**pending.columns({}))
     if session.suspended_awaiting_children is not None:
-        work.change(suspended_awaiting_children="{}")
+        work.change(**waits.columns({}))
 
 
 def _results(work: Work, calls: Entries, awaited: Waits) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import remove
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
-from helix_sessions.types import TERMINAL_STATUSES, ArchiveSummary, PruneSummary, RetentionPolicy
+from helix_sessions.types import PRUNED_STATUSES, ArchiveSummary, PruneSummary, RetentionPolicy
 
 _COLUMNS = (
     "session_id",
@@ -78,13 +78,13 @@ class Retention(Archives):
         )
 
     def _prune(self, session_id: str, policy: RetentionPolicy, before: datetime, tally: "_Tally") -> None:
-        session = self._read(session_id, _COLUMNS)
+        session = self._read(session_id, _COLUMNS, tombstones=True)
         if not _fits(session, policy, before) or tally.keeps(session_id):
             return
         if not tally.dry_run:
             delete_snapshots_of(session)
             with locking_transaction(self.using) as connection:
-                session = lock_row(connection, session_id, _COLUMNS)
+                session = lock_row(connection, session_id, _COLUMNS, tombstones=True)
                 if not _fits(session, policy, before) or tally.keeps(session_id):
                     return
                 remove(connection, session_id)
@@ -196,7 +196,7 @@ def _check(policy: RetentionPolicy) -> None:
     if not policy.statuses:
         raise InvalidInput("A policy names at least one status.")
     for status in policy.statuses:
-        inputs.choice(status, TERMINAL_STATUSES, "A status that may be pruned")
+        inputs.choice(status, PRUNED_STATUSES, "A status that may be pruned")
     for agent_type in policy.agent_types:
         inputs.identifier(agent_type, "agent_type")
     inputs.tags(policy.keep_tags)
@@ -214,7 +214,7 @@ def _fits(session: SessionRow, policy: RetentionPolicy, before: datetime) -> boo
 
 def _candidates(using: str, policy: RetentionPolicy, before: datetime) -> SessionQuerySet:
     # What has had its status since then was created before then: the index of creation narrows it.
-    rows = Session.objects.using(using).newest_first()
+    rows = Session.with_tombstones.using(using).newest_first()
     rows = rows.filter(status__in=policy.statuses, created_at__lte=before, status_since__lte=before)
     if policy.agent_types:
         rows = rows.filter(agent_type__in=policy.agent_types)

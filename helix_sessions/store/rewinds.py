@@ -1,6 +1,7 @@
 """Rewind: the session as it was at a checkpoint, to try again from there."""
 
 from dataclasses import replace
+from typing import Any
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import CheckpointNotFound
@@ -33,7 +34,7 @@ class Rewinds(StoreBase):
             checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
         )
         version = inputs.expected_version(expected_version)
-        with write_tree(self.using) as tree:
+        with write_tree(self.using, self._lease) as tree:
             work = tree.lock(key, ALL_COLUMNS, self._owner)
             check_version(work, version)
             if wanted is None:
@@ -45,7 +46,7 @@ class Rewinds(StoreBase):
                     f"Session {key!r} has no checkpoint{f' {wanted!r}' if wanted else ''}."
                 )
             then = checkpoints.value_of(work.connection, row).state
-            changed = _restore_state(tree, work, then)
+            changed = _restore_state(tree, work, then, self._owner)
             changed |= _restore_transcript(work, row)
             if work.session.checkpoint_id != row.checkpoint_id:
                 changed = True
@@ -59,11 +60,12 @@ class Rewinds(StoreBase):
         return frames.state_of(work.session, then.custom_state)
 
 
-def _restore_state(tree: Tree, work: Work, then: SessionState) -> bool:
+def _restore_state(tree: Tree, work: Work, then: SessionState, owner: Any) -> bool:
     session = work.session
     awaited = then.suspended_awaiting_children
     if awaited:
-        then = replace(then, suspended_awaiting_children=children.born_settled(tree, awaited))
+        settled = children.born_settled(tree, session.session_id, awaited, owner)
+        then = replace(then, suspended_awaiting_children=settled)
     columns = frames.owned_columns(then)
     changes = {name: value for name, value in columns.items() if getattr(session, name) != value}
     before, number = session.status, session.state_number

@@ -4,18 +4,20 @@ from helix_sessions.store.children import Children
 from helix_sessions.store.cleanup import Cleanup
 from helix_sessions.store.commits import Commits
 from helix_sessions.store.debris import Debris
+from helix_sessions.store.ensured import Ensured
 from helix_sessions.store.erasure import Erasure
-from helix_sessions.store.events import Events
 from helix_sessions.store.exports import Exports
 from helix_sessions.store.imports import Imports
+from helix_sessions.store.inbox import Inbox
 from helix_sessions.store.interrupts import Interrupts
+from helix_sessions.store.leases import Leases
+from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
 from helix_sessions.store.rotations import Rotations
 from helix_sessions.store.runs import Runs
-from helix_sessions.store.states import States
 from helix_sessions.store.sub_sessions import SubSessions
 from helix_sessions.store.subscriptions import Subscriptions
 from helix_sessions.store.suspensions import Suspensions
@@ -24,9 +26,8 @@ from helix_sessions.store.turns import Turns
 
 @tracing.follow
 class SessionStore(
-    Events,
+    Ensured,
     Subscriptions,
-    States,
     Cleanup,
     Commits,
     Messages,
@@ -34,11 +35,14 @@ class SessionStore(
     Checkpoints,
     Debris,
     Interrupts,
+    Inbox,
+    Leases,
     SubSessions,
     Turns,
     Suspensions,
     Resumes,
     Children,
+    Links,
     Rewinds,
     Retention,
     Exports,

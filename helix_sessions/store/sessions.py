@@ -12,9 +12,18 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
-from helix_sessions.models import Checkpoint, Event, Message, Session, SubSessionRef
+from helix_sessions.models import Checkpoint, Event, Input, InputClaim, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import archives, cursors, frames, inputs, open_calls, snapshots, tracing
+from helix_sessions.store import (
+    agent_records,
+    archives,
+    cursors,
+    frames,
+    inputs,
+    open_calls,
+    snapshots,
+    tracing,
+)
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute, fetch
@@ -23,15 +32,18 @@ from helix_sessions.store.unit import (
     ALL_COLUMNS,
     SessionRow,
     Work,
+    check_fence,
     check_row_version,
     lock_row,
     locking_transaction,
+    read_row,
 )
 from helix_sessions.stream.wakeups import wake_after_commit
 from helix_sessions.types import (
     JSON,
     MODES,
     SESSION_STATUSES,
+    TOMBSTONE,
     UNSET,
     Page,
     SessionHead,
@@ -55,6 +67,11 @@ _SUMMARY = (
     "updated_at",
 )
 _COPIED_AT_ONCE = 500
+_GIVE_CLAIMS_BACK = (
+    f'DELETE FROM {table(InputClaim).name} WHERE "session_id" = %s AND "input_id" IN'  # noqa: S608
+    f' (SELECT "input_id" FROM {table(Input).name} WHERE "session_id" = %s)'
+)
+_FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner")
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
 }
@@ -83,9 +100,11 @@ class Sessions(StoreBase):
     ) -> SessionState:
         """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
 
-        Without an id it gets a UUIDv7. With a parent, the root is worked out from it.
+        Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
+        knows neither a parent nor a root that is somebody else's.
         """
         key = new_id() if session_id is None else session_key(session_id)
+        self._refuse_to_recreate(key)
         state = {} if custom_state is None else custom_state
         text = inputs.mapping(state, "custom_state")
         columns = {
@@ -109,6 +128,8 @@ class Sessions(StoreBase):
             if columns["parent_session_id"] is not None:
                 parent = lock_row(connection, columns["parent_session_id"], owner=self._owner)
                 columns["root_session_id"] = parent.root_session_id or parent.session_id
+            elif columns["root_session_id"] not in (None, key) and self._owner is not UNSET:
+                read_row(connection, columns["root_session_id"], ("session_id",), self._owner)
             work = new_work(connection, columns)
             snapshots.record(work, dict(state), text)
             started = {"agent_type": agent_type, "parent_session_id": parent_session_id}
@@ -168,9 +189,10 @@ class Sessions(StoreBase):
         self, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
     ) -> bool:
         try:
-            row = lock_row(connection, session_id, ("session_id", "version", "status"), self._owner)
+            row = lock_row(connection, session_id, _FOR_DELETION, self._owner, tombstones=True)
         except SessionNotFound:
             return False
+        check_fence(row, self._lease)
         check_row_version(row, expected_version)
         return True
 
@@ -184,6 +206,7 @@ class Sessions(StoreBase):
     ) -> SessionState:
         """Branch: a new session with the state at the checkpoint (or now) and the first messages up to it."""
         source_key, key = session_key(source_id), session_key(new_id)
+        self._refuse_to_recreate(key)
         checkpoint = inputs.optional_identifier(
             checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
         )
@@ -195,7 +218,11 @@ class Sessions(StoreBase):
 
     def query_sessions(self) -> SessionQuerySet:
         """The sessions this store knows, newest first; to be narrowed, and read with `page_of_sessions`."""
-        rows = Session.objects.using(self.using).newest_first()
+        return self._query()
+
+    def _query(self, *, tombstones: bool = False) -> SessionQuerySet:
+        sessions = Session.with_tombstones if tombstones else Session.objects
+        rows = sessions.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
 
     def page_of_sessions(
@@ -219,9 +246,38 @@ class Sessions(StoreBase):
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
         """Sessions, newest first, without their documents."""
-        rows = self.query_sessions()
         if status is not None:
-            rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
+            status = inputs.choice(status, SESSION_STATUSES, "The status")
+        return self._list(
+            status,
+            agent_type=agent_type,
+            user_id=user_id,
+            owner=owner,
+            tag=tag,
+            parent_session_id=parent_session_id,
+            updated_after=updated_after,
+            expires_before=expires_before,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    def _list(
+        self,
+        status: str | None,
+        *,
+        agent_type: str | None = None,
+        user_id: str | None = None,
+        owner: Any = None,
+        tag: str | None = None,
+        parent_session_id: str | None = None,
+        updated_after: datetime | None = None,
+        expires_before: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[SessionSummary]:
+        rows = self._query(tombstones=status == TOMBSTONE)
+        if status is not None:
+            rows = rows.filter(status=status)
         if agent_type is not None:
             rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
         if user_id is not None:
@@ -291,16 +347,18 @@ def page_of_summaries(rows: Any, *, limit: int, cursor: str | None) -> Page[Sess
     if cursor is not None:
         created_at, key = cursors.decode("sessions", cursor, datetime, str)
         rows = rows.filter(created_at__lte=created_at).exclude(created_at=created_at, session_id__gte=key)
-    found = list(rows.values_list(*_SUMMARY)[: min(limit, inputs.MAX_INTEGER - 1) + 1])
-    items = []
-    for values in found[:limit]:
-        summary = dict(zip(_SUMMARY, values, strict=True))
-        items.append(SessionSummary(**{**summary, "tags": tuple(summary["tags"])}))
-    more = len(found) > limit
+    found = summaries(rows[: min(limit, inputs.MAX_INTEGER - 1) + 1])
+    items, more = found[:limit], len(found) > limit
     return Page(
         items=items,
         next_cursor=cursors.encode("sessions", items[-1].created_at, items[-1].session_id) if more else None,
     )
+
+
+def summaries(rows: Any) -> list[SessionSummary]:
+    """The sessions of a queryset without their documents."""
+    found = [dict(zip(_SUMMARY, values, strict=True)) for values in rows.values_list(*_SUMMARY)]
+    return [SessionSummary(**{**summary, "tags": tuple(summary["tags"])}) for summary in found]
 
 
 def branch(
@@ -312,6 +370,7 @@ def branch(
     *,
     custom: dict[str, Any] | None = None,
     owner: Any = UNSET,
+    with_agent: bool = True,
 ) -> tuple[Work, dict[str, Any]]:
     """A session that branches from another, which is locked, and its custom state: the source's, or this."""
     source = lock_row(connection, source_id, ALL_COLUMNS, owner)
@@ -338,6 +397,8 @@ def branch(
     forked = {"agent_type": source.agent_type, "forked_from": [source_id, checkpoint_id]}
     work.event("session_started", forked)
     _copy_messages(work, source_id, count)
+    if with_agent:
+        agent_records.give(work, source_id)
     return work, custom
 
 
@@ -424,9 +485,10 @@ def _seal_copies(work: Work, source_id: str, count: int) -> None:
 
 
 def children_of(using: str, parents: Iterable[str]) -> set[str]:
-    """The ids of the next level of a tree: children by parent, and by local reference."""
+    """The ids of the next level of a tree, tombstones included: children by parent, and by local
+    reference."""
     keys = list(parents)
-    children = Session.objects.using(using).filter(parent_session_id__in=keys)
+    children = Session.with_tombstones.using(using).filter(parent_session_id__in=keys)
     refs = SubSessionRef.objects.using(using).filter(session_id__in=keys, location="local")
     return {
         *children.values_list("session_id", flat=True),
@@ -441,6 +503,7 @@ def remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
     The session's row goes first: the log may be removed only when its session is gone.
     """
     archives.forget(connection, session_id)
+    execute(connection, _GIVE_CLAIMS_BACK, [session_id, session_id])
     for model in every_table():
         execute(connection, f'DELETE FROM {table(model).name} WHERE "session_id" = %s', [session_id])  # noqa: S608
     wake_after_commit(connection, session_id, None)

@@ -11,6 +11,7 @@ from helix_sessions.store import checkpoints, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import ALL_COLUMNS, SessionRow, Work, check_owner
 from helix_sessions.types import JSON, UNSET, CheckpointMeta, SessionState
 from helix_sessions.writes import apply_writes, parse_writes
@@ -25,7 +26,7 @@ def _load_sql(vendor: str) -> str:
         f" {states.selection(vendor, ('number', 'base', 'document'), 'd.')}"
         f" FROM {sessions.name} s LEFT JOIN {states.name} d"
         ' ON d."session_id" = s."session_id" AND d."number" BETWEEN s."state_base" AND s."state_number"'
-        ' WHERE s."session_id" = %s ORDER BY d."number"'
+        f' WHERE s."session_id" = %s AND {present("s.")} ORDER BY d."number"'
     )
 
 

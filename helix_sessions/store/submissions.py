@@ -50,30 +50,50 @@ class Submissions(StoreBase):
         that comes after the deadline but before the resume; any other is told what became of the call.
         Nobody is woken: who wants the session to go on resumes it. `expected_version` is the owner's.
         """
-        key, call_id = session_key(session_id), _short(tool_call_id, "tool_call_id")
-        response = _response(result, error, approved, reason)
-        approval = None if approval_id is None else _short(approval_id, "approval_id")
+        key, call_id = session_key(session_id), short_id(tool_call_id, "tool_call_id")
+        answer = checked_answer(result, error, approved, reason)
+        approval = None if approval_id is None else short_id(approval_id, "approval_id")
         version = inputs.expected_version(expected_version)
         root_id, owner_id = self._find(key, call_id)
         try:
-            with unit.write(self.using, owner_id, version, columns=_COLUMNS) as work:
-                calls = pending.read(work.session.pending_client_tool_calls)
-                entry = calls.get(call_id)
-                if entry is None:
-                    outcome = self._after_the_resume(work, root_id, call_id, response)
-                else:
-                    response = _matching(entry, response, approval)
-                    outcome = "already_completed"
-                    if not entry.get("submitted_at") or pending.is_expired(entry):
-                        outcome = "accepted"
-                        calls[call_id] = pending.answer(entry, response, work.now)
-                        work.change(**pending.columns(calls))
-                        told = {"tool_call_id": call_id, "answer": _kind_of(response)}
-                        work.event("tool_result_submitted", told)
+            return self._submit(root_id, owner_id, call_id, answer, approval_id=approval, version=version)
         except SessionNotFound:
             if owner_id == key:
                 raise
             raise UnknownToolCall(f"The session of tool call {call_id!r} is gone.") from None
+
+    def _submit(
+        self,
+        root_id: str,
+        owner_id: str,
+        call_id: str,
+        answer: dict[str, Any],
+        *,
+        approval_id: str | None = None,
+        requested_at: str | Unset | None = UNSET,
+        version: int | None = None,
+    ) -> Submission:
+        """Answer a call of a session, which is in this tree. One asked for at another time is another."""
+        with unit.write(self.using, owner_id, version, columns=_COLUMNS) as work:
+            if root_id not in (owner_id, work.session.root_session_id):
+                raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
+            calls = pending.read(work.session.pending_client_tool_calls)
+            entry = calls.get(call_id)
+            if entry is None:
+                outcome = self._after_the_resume(work, root_id, call_id, answer)
+            else:
+                if requested_at not in (UNSET, pending.requested_at(entry)):
+                    raise UnknownToolCall(f"Another tool call {call_id!r} is pending.")
+                answer = _matching(entry, answer, approval_id)
+                outcome = "already_completed"
+                if not entry.get("submitted_at") or pending.is_expired(entry):
+                    outcome = "accepted"
+                    calls[call_id] = pending.answer(entry, answer, work.now)
+                    work.change(**pending.columns(calls))
+                    told = {"tool_call_id": call_id, "answer": _kind_of(answer)}
+                    if requested_at is not UNSET:
+                        told["by"] = "link"
+                    work.event("tool_result_submitted", told)
         remaining = len(list(pending.unanswered(calls)))
         return Submission(outcome=outcome, owner_session_id=owner_id, remaining=remaining)
 
@@ -121,6 +141,8 @@ class Submissions(StoreBase):
         """What to say of a call that is not pending any more."""
         owner_id = work.session.session_id
         known = client_calls.find(self.using, root_id, call_id, owner_id)
+        if known is None and root_id != owner_id:  # a session whose root is not stored is its own
+            known = client_calls.find(self.using, owner_id, call_id, owner_id)
         if known is None or known.completed_at is None:
             ownership, completed = self._maps(root_id)
             if call_id in completed and ownership.get(call_id, owner_id) == owner_id:
@@ -162,14 +184,14 @@ def _past_deadline(using: str, now: datetime) -> Iterator[str]:
             return
 
 
-def _short(value: Any, what: str) -> str:
+def short_id(value: Any, what: str) -> str:
     """An id a stranger sent."""
     if isinstance(value, str) and len(value) > inputs.MAX_TOOL_CALL_ID:
         raise InvalidDocument(f"{what} has {len(value)} characters; {inputs.MAX_TOOL_CALL_ID} are allowed.")
     return pending.tool_call_id(value)
 
 
-def _response(
+def checked_answer(
     result: JSON | Unset, error: str | None, approved: bool | None, reason: str | None
 ) -> dict[str, Any]:
     """The answer as it is stored, checked against its limits."""

@@ -14,6 +14,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.events import record
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import read_row
 from helix_sessions.stream.followers import BATCH, Batch, Entry, Item
 from helix_sessions.stream.hub import hub
@@ -121,7 +122,7 @@ def _next_sql(vendor: str) -> str:
         f'SELECT s."created_at", {log_rows.selection(vendor)}'  # noqa: S608
         f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
         ' WHERE "session_id" = %s AND "seq" > %s ORDER BY "seq" LIMIT %s) e ON 1 = 1'
-        f' {log_rows.MESSAGE} WHERE s."session_id" = %s ORDER BY e."seq"'
+        f' {log_rows.MESSAGE} WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
     )
 
 

@@ -55,7 +55,7 @@ class Suspensions(StoreBase):
         version = inputs.expected_version(expected_version)
         asked = documents.write([kind, run_key, calls, awaited])
         fingerprint = step.fingerprint("suspend", meta, asked)
-        with write_tree(self.using) as tree:
+        with write_tree(self.using, self._lease) as tree:
             root, work = tree.lock_with_root(key, self._owner)
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:
@@ -68,10 +68,11 @@ class Suspensions(StoreBase):
                 work.change(**pending.columns({**(state.pending_client_tool_calls or {}), **asked_now}))
                 client_calls.wait(root, key, calls)
             if awaited:
-                found = children.born_settled(tree, awaited)
+                found = children.born_settled(tree, key, awaited, self._owner)
                 before = state.suspended_awaiting_children or {}
-                work.change(suspended_awaiting_children=documents.dump({**before, **found}))
-            children.fail_running(tree, work, {wait["sub_session_id"] for wait in awaited.values()})
+                work.change(**waits.columns({**before, **found}))
+            spared = {wait["sub_session_id"] for wait in awaited.values()}
+            children.fail_running(tree, work, spared, self._owner)
             runs.advance(work, runs.find(self.using, key, run_key), {"status": status})
             checkpoints.record(work, meta, "staging" if promoted else "save", fingerprint)
         return checkpoints.result_of(work)

@@ -60,11 +60,11 @@ class Turns(StoreBase):
             except SessionNotFound:
                 if version is not None:
                     raise
+            self._refuse_to_recreate(key)
             try:
                 return self._create(key, said, run_key, agent, source, text)
             except SessionExists:
-                if self._owner is not UNSET:
-                    self._read(key, ("session_id",))  # another owner's session is unknown, not continued
+                self._refuse_if_taken(key)
 
     def _continue(
         self, key: str, said: tuple[str, str] | None, run_id: str, expected_version: int | None

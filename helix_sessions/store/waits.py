@@ -33,12 +33,20 @@ def check(values: Any) -> Waits:
     return waits
 
 
+def columns(waits: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns of the session's row that say who is awaited. The last follows from the first."""
+    return {
+        "suspended_awaiting_children": inputs.optional_mapping(waits, "suspended_awaiting_children"),
+        "awaiting_children": bool(waiting(waits or {})),
+    }
+
+
 def read(text: str | None) -> Waits:
     """The waits of a session's row by parent tool call id."""
     return {} if text is None else documents.load(text)
 
 
-def waiting(waits: Waits) -> list[str]:
+def waiting(waits: Mapping[str, Any]) -> list[str]:
     """The sub-sessions that have not come to an end."""
     return [
         wait["sub_session_id"] if isinstance(wait, Mapping) and "sub_session_id" in wait else call_id
@@ -74,5 +82,5 @@ def settle(work: Work, outcome: Mapping[str, Any]) -> list[str]:
     for call_id in ended:
         waits[call_id] = {**waits[call_id], **outcome}
     if ended:
-        work.change(suspended_awaiting_children=documents.write(waits))
+        work.change(**columns(waits))
     return ended

@@ -12,18 +12,31 @@ from helix_sessions.store import SessionStore
 
 APP = "/admin/helix_sessions/"
 LIST = f"{APP}session/"
-PAGES = ("change", "timeline", "state", "runs", "tree", "staging", "calls", "log")
+PAGES = ("change", "timeline", "state", "runs", "inbox", "tree", "staging", "calls", "log")
 ACTIONS = {
     "interrupt": "interrupt_session",
     "reactivate": "reactivate_session",
     "expire": "expire_session",
     "set_expiry": "set_expiry_session",
     "branch": "branch_session",
+    "suspend": "suspend_session",
+    "fork": "fork_session",
+    "change_model": "change_model_session",
+    "change_budget": "change_budget_session",
+    "clear": "clear_session",
     "discard_staging": "discard_staging_session",
     "export": "export_session",
     "fail": "fail_session",
     "delete": "delete_session",
 }
+
+
+CALL_ACTIONS = {
+    "approve_call": "approve_call_session",
+    "deny_call": "deny_call_session",
+    "answer_call": "answer_call_session",
+}
+WAITING = f"{LIST}waiting/"
 
 
 def page_of(session_id: str, page: str = "change", query: str = "") -> str:
@@ -53,6 +66,8 @@ def make_busy_session(store: SessionStore, session_id: str = "busy") -> None:
     store.create_checkpoint(session_id, {"checkpoint_id": "second"})
     store.update_run_status(session_id, run.run_id, "completed", usage={"input_tokens": 10, "cost": 0.5})
     store.create_run(session_id)
+    store.admit_input(session_id, {"content": "And now?", "token": "t-2"}, input_id=f"{session_id}-input")
+    store.acquire_lease(session_id, "worker-7", 60)
     store.stage_changes(session_id, "step", "c2", [{"op": "set", "path": ["token"], "value": "t-1"}])
     store.add_sub_session_refs(
         session_id, [{"sub_session_id": f"{session_id}-child", "agent_type": "helper"}]

@@ -1,7 +1,7 @@
 """Actions: who may, what they promise, what they do, what they leave behind."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,13 +10,21 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
+from helix_sessions.admin import actions
 from helix_sessions.models import Session
+from helix_sessions.runtime import Budget, SessionRuntime
 from helix_sessions.store import SessionStore
-from tests.admin.places import ACTIONS, LIST, action, make_busy_session, page_of
+from tests.admin.places import ACTIONS, CALL_ACTIONS, LIST, action, make_busy_session, page_of
 
 pytestmark = pytest.mark.django_db
 
-EXTRA: dict[str, dict[str, str]] = {"set_expiry": {"change": "day"}, "branch": {"new_id": "the-branch"}}
+EXTRA: dict[str, dict[str, str]] = {
+    "set_expiry": {"change": "day"},
+    "branch": {"new_id": "the-branch"},
+    "fork": {"new_id": "the-fork"},
+    "change_model": {"model": "large"},
+    "change_budget": {"max_steps": "3", "max_cost": "0.5"},
+}
 
 
 def act(client: Client, name: str, *ids: str, **answers: str) -> Any:
@@ -92,7 +100,7 @@ class TestWhoMay:
     def test_choosing_it_in_the_list_only_asks(self, admin_client: Client, store: SessionStore, name: str):
         before = everything(store)
         response = admin_client.post(LIST, {"action": name, "_selected_action": ["busy", "busy-child"]})
-        if name == "branch":
+        if name in ("branch", "fork"):
             assert response.status_code == 302
         else:
             assert response.status_code == 200
@@ -115,9 +123,11 @@ class TestWhoMay:
 
 
 def test_every_action_has_a_permission_of_its_own():
-    assert len(set(ACTIONS.values())) == len(ACTIONS)
+    known = {**ACTIONS, **CALL_ACTIONS}
+    assert {name: each.permission for name, each in actions.ACTIONS.items()} == known
+    assert len(set(known.values())) == len(known)
     ours = Permission.objects.filter(content_type__app_label="helix_sessions")
-    assert ours.filter(codename__in=ACTIONS.values()).count() == len(ACTIONS)
+    assert ours.filter(codename__in=known.values()).count() == len(known)
 
 
 class TestWhatTheyDo:
@@ -180,6 +190,38 @@ class TestWhatTheyDo:
             response = act(admin_client, "branch", "busy", **answers)
             assert len(response.context["outcome"].failures) == 1
         assert store.get_events("busy", types=["operator_action"]) == []
+
+    def test_suspend(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "suspend", "busy")
+        assert store.load_state("busy").status == "paused"
+        response = act(admin_client, "suspend", "busy")
+        assert len(response.context["outcome"].failures) == 1
+
+    def test_fork(self, admin_client: Client, store: SessionStore):
+        response = act(admin_client, "fork", "busy")
+        assert response["Location"] == page_of("the-fork")
+        state = store.load_state("the-fork")
+        assert (state.parent_session_id, state.message_count, state.version) == ("busy", 3, 1)
+        assert len(act(admin_client, "fork", "busy").context["outcome"].failures) == 1
+
+    def test_model_and_budget(self, admin_client: Client):
+        act(admin_client, "change_model", "busy")
+        act(admin_client, "change_budget", "busy", deadline="2031-02-03T04:05")
+        state = SessionRuntime().get_session("busy").state
+        deadline = datetime(2031, 2, 3, 4, 5, tzinfo=UTC)
+        assert state.model == "large"
+        assert state.budget == Budget(max_steps=3, max_cost=0.5, deadline=deadline)
+        act(admin_client, "change_model", "busy", model="")
+        act(admin_client, "change_budget", "busy", max_steps="", max_cost="")
+        state = SessionRuntime().get_session("busy").state
+        assert (state.model, state.budget) == (None, None)
+        assert act(admin_client, "change_budget", "busy", max_steps="-1").status_code == 422
+
+    def test_clear(self, admin_client: Client, store: SessionStore):
+        act(admin_client, "clear", "busy")
+        assert store.get_message_count("busy") == 0
+        assert store.get_events("busy", types=["user_message"])[0].data["content"] == "Where is my parcel?"
+        assert len(act(admin_client, "clear", "busy").context["outcome"].failures) == 1
 
     def test_discard_staging(self, admin_client: Client, store: SessionStore):
         act(admin_client, "discard_staging", "busy")

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
-from tests.admin.places import APP, LIST, make_busy_session, make_stuck, page_of
+from tests.admin.places import APP, LIST, WAITING, make_busy_session, make_stuck, page_of
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -100,6 +100,7 @@ def browser(live_server: Any, admin_user: Any, store: SessionStore) -> Iterator[
     store.update_status("idle-11", "failed", failure_reason="budget spent")
     then = timezone.now() - timedelta(days=2)
     Session.objects.filter(session_id="idle-11").update(created_at=then, status_since=then)
+    make_waiting(store)
     client = Client()
     client.force_login(admin_user)
     cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
@@ -109,6 +110,31 @@ def browser(live_server: Any, admin_user: Any, store: SessionStore) -> Iterator[
             yield Browser(chromium, live_server.url, cookie)
         finally:
             chromium.close()
+
+
+def make_waiting(store: SessionStore) -> None:
+    """Sessions that wait: for approvals, a client, and a sub-session."""
+    for number in range(3):
+        key = f"refund-desk-{number}"
+        store.begin_turn(key, message="Pay the money back.", agent_type="refunds", run_id="r")
+        asked: list[dict[str, Any]] = [
+            {
+                "tool_call_id": "call_pay",
+                "tool_name": "pay_back",
+                "arguments": {"amount": 20 + number, "currency": "EUR", "note": HOSTILE},
+                "kind": "approval",
+                "deadline": timezone.now() + timedelta(hours=3 * number - 1),
+            },
+            {"tool_call_id": "call_read", "tool_name": "read_clipboard", "arguments": {}},
+        ]
+        store.suspend(
+            key, "client_tool", state=store.load_state(key), run_id="r", pending_calls=asked[: number + 1]
+        )
+    store.create_session("refund-desk-2/research", agent_type="research", parent_session_id="refund-desk-2")
+    store.begin_turn("editor", agent_type="editor", run_id="r")
+    wait = {"parent_tool_call_id": "c", "sub_session_id": "refund-desk-2/research", "agent_type": "research"}
+    state = store.load_state("editor")
+    store.suspend("editor", "awaiting_children", state=state, run_id="r", awaiting_children=[wait])
 
 
 def shot(page: Any, name: str) -> None:
@@ -192,6 +218,31 @@ def test_keyboard(browser: Browser):
     assert page.locator("details.hx-doc >> nth=0").get_attribute("open") is not None
 
 
+def test_answering_what_waits(browser: Browser, store: SessionStore, in_database: InDatabase[Any]):
+    page = browser.open(APP)
+    page.click("text=Everything that waits")
+    assert page.locator(".hx-waiting > tbody").count() == 4
+    assert page.evaluate("window.hurt") is None
+    page.click(".hx-waiting > tbody >> nth=1 >> text=Approve")
+    assert '"amount": 21' in page.inner_text("form.hx-confirm")
+    page.fill("#id_reason", "The parcel came back.")
+    shot(page, "8-approve")
+    page.click("button.hx-primary")
+    assert "The call was approved." in page.inner_text(".messagelist")
+    calls = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls)
+    assert calls["call_pay"]["response"] == {"approved": True, "reason": "The parcel came back."}
+    page.click(".hx-waiting > tbody >> nth=1 >> text=Answer")
+    page.fill("#id_result", '{"text": "Z-9"}')
+    page.fill("#id_reason", "Read out on the telephone.")
+    page.click("button.hx-primary")
+    assert "The call was answered." in page.inner_text(".messagelist")
+    assert page.locator(".hx-waiting > tbody").count() == 3
+    calls = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls)
+    assert calls["call_read"]["response"] == {"result": {"text": "Z-9"}}
+    assert page.evaluate("window.hurt") is None
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_looks(engine: str, browser: Browser, width: int, scheme: str):
@@ -200,6 +251,9 @@ def test_looks(engine: str, browser: Browser, width: int, scheme: str):
     places = {"dashboard": APP, "list": LIST, "confirm": f"{LIST}action/fail/?id=parcel-desk-17&id=idle-11"}
     pages = ("timeline", "state", "runs", "tree", "staging", "calls", "log")
     places |= {name: page_of("parcel-desk-17", name) for name in pages}
+    places["waiting"] = WAITING
+    places["waiting-calls"] = page_of("refund-desk-1", "calls")
+    places["waiting-answer"] = f"{LIST}action/approve_call/?id=refund-desk-1&call=call_pay"
     page = browser.open(APP, width=width, scheme=scheme)
     for name, address in places.items():
         page.goto(page.url.split("/admin/")[0] + address)

@@ -26,11 +26,21 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "discard-staging"): {},
     ("post", "cleanup-session-staging"): {"older_than_seconds": 0},
     ("post", "cleanup-staging"): {"older_than_seconds": 0},
+    ("post", "inputs"): {"prompt": "hello"},
+    ("patch", "input"): {"delivery": "queue"},
+    ("post", "turns"): {"message": "hello"},
+    ("post", "suspend"): {"kind": "client_tool", "state": {}, "run_id": "r"},
+    ("post", "tool-results"): {"tool_call_id": "call", "result": 1},
+    ("post", "answer-links"): {"tool_call_id": "call"},
+    ("post", "resume"): {},
+    ("post", "rewind"): {},
+    ("post", "child"): {"status": "completed"},
     ("put", "interrupt"): {"reason": "stop"},
     ("post", "sub-sessions"): {"refs": [{"sub_session_id": "sub", "agent_type": "test"}]},
     ("patch", "sub-session"): {"status": "completed"},
     ("post", "events"): {"type": "note"},
     ("post", "fragments"): {"data": {"text": "hel"}},
+    ("post", "actions"): {"action": "SuspendSession"},
 }
 
 
@@ -51,8 +61,10 @@ def every_method() -> list[tuple[str, str]]:
 
 _IDS = {
     "run": ["r"],
+    "input": ["i"],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
+    "child": ["sub"],
     "staged-change": ["step", "call"],
 }
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from helix_sessions.api.urls import ROUTES
+from helix_sessions.api.urls import PUBLIC_ROUTES, ROUTES
 from project.tokens import create_token
 from tests.api.test_problems import CODES
 from tests.docs.pages import page
@@ -16,8 +16,8 @@ from tests.docs.pages import page
 
 def test_the_reference_has_every_address():
     shown = {cells[0].strip("`"): cells[1] for cells in page("reference/http.md").rows()}
-    for route, view, _ in ROUTES:
-        address = re.sub(r"<helix_id:(\w+)>", r"{\1}", route).replace("sessions/{session_id}", "{s}") + "/"
+    for route, view, _ in ROUTES + PUBLIC_ROUTES:
+        address = re.sub(r"<\w+:(\w+)>", r"{\1}", route).replace("sessions/{session_id}", "{s}") + "/"
         methods = {
             method.upper()
             for method in ("get", "post", "put", "patch", "delete")

@@ -31,6 +31,8 @@ KNOWN = {
     "run_id": "r",
     "checkpoint_id": "c",
     "sub_session_id": "sub",
+    "child_id": "sub",
+    "token": "no:such:token",
     "step_id": "step",
     "tool_call_id": "call",
 }

@@ -15,7 +15,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import Answer
 from tests.api.routes import BODIES, address, every_method
 from tests.api.test_problems import is_problem
-from tests.api.test_who_may import fill
+from tests.api.test_who_may import fill, prepare
 from tests.parallel import Worker
 
 KEY = {"Idempotency-Key": "once"}
@@ -32,8 +32,7 @@ def test_every_post_is_idempotent():
 @pytest.mark.parametrize("name", POSTS)
 def test_the_answer_is_given_again_and_nothing_done(name, api, session, store):
     fill(store, session)
-    if name == "runs":
-        store.update_run_status(session, "r", "completed")
+    prepare(store, session, name)
     body = {"run_id": "r2"} if name == "runs" else BODIES.get(("post", name))
     path = address(name, session)
     first = api.post(path, body, headers=KEY)

@@ -1,6 +1,7 @@
 """Errors are problems, from one table."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -17,12 +18,19 @@ CODES = {
     "error": 400,
     "idempotency_in_progress": 409,
     "idempotency_key_reused": 422,
+    "invalid_answer_link": 404,
+    "fenced": 409,
+    "inbox_full": 409,
+    "input_conflict": 409,
+    "input_not_found": 404,
+    "lease_held": 409,
     "invalid_cursor": 400,
     "invalid_document": 422,
     "invalid_input": 400,
     "invalid_writes": 422,
     "mode_locked": 409,
     "not_found": 404,
+    "not_resumable": 409,
     "run_exists": 409,
     "run_in_progress": 409,
     "run_not_found": 404,
@@ -30,8 +38,11 @@ CODES = {
     "session_exists": 409,
     "session_not_found": 404,
     "stale_state": 412,
+    "still_waiting": 409,
+    "submission_mismatch": 409,
     "sub_session_ref_exists": 409,
     "sub_session_ref_not_found": 404,
+    "unknown_tool_call": 404,
 }
 
 
@@ -46,6 +57,8 @@ def made(kind):
         return kind(expected_version=1, current_version=2, current_status="active")
     if issubclass(kind, exceptions.EventsArchived):
         return kind(first_available_seq=7)
+    if issubclass(kind, exceptions.LeaseHeld):
+        return kind("worker-1", datetime(2030, 1, 1, tzinfo=UTC))
     return kind()
 
 
@@ -70,6 +83,16 @@ def test_every_error_of_the_store_has_its_status():
 def test_what_was_seen_is_told():
     body = json.loads(problem_of(made(exceptions.StaleState)).content)
     assert (body["expected_version"], body["current_version"], body["current_status"]) == (1, 2, "active")
+
+
+def test_what_is_missing_is_told():
+    body = json.loads(problem_of(exceptions.StillWaiting(tool_call_ids=["a"], sub_session_ids=["b"])).content)
+    assert (body["tool_call_ids"], body["sub_session_ids"]) == (["a"], ["b"])
+
+
+def test_who_holds_the_lease_is_told():
+    body = json.loads(problem_of(made(exceptions.LeaseHeld)).content)
+    assert (body["owner"], body["expires_at"]) == ("worker-1", "2030-01-01T00:00:00+00:00")
 
 
 @pytest.mark.parametrize("kind", [exceptions.SessionBusy, exceptions.IdempotencyInProgress])
@@ -100,7 +123,7 @@ class TestEveryMethod:
             assert send(path, deep, content_type="application/json").status_code in (400, 422)
             if name != "metadata":
                 body = is_problem(send(path, {"nonsense": 1}), 400, "invalid_input")
-                assert "nonsense" in body["errors"]
+                assert ("action" if name == "actions" else "nonsense") in body["errors"]
                 is_problem(send(path, b"7", content_type="application/json"), 400, "invalid_input")
             assert store.load_state(session) == before
 

@@ -86,3 +86,40 @@ class TestWrites:
         alone = self.of_the_store(lambda: store.append_messages("s", messages))
         body = {"messages": messages}
         assert len(statements(lambda: client.post("/api/sessions/s/messages/", body))) == alone + TOKEN
+
+    def test_a_turn_is_the_store_and_authentication(self, client, store):
+        """A turn is begun, suspended, answered and resumed: by the store, then over HTTP."""
+
+        def turn(number):
+            call = {"tool_call_id": f"c{number}", "tool_name": "t", "arguments": {}}
+            run, again = f"r{number}", f"again{number}"
+            return {
+                "turns": (store.begin_turn, {"message": "hi", "run_id": run}),
+                "suspend": (
+                    lambda s, state, **more: store.suspend(s, state=store.load_state(s), **more),
+                    {"kind": "client_tool", "state": {}, "run_id": run, "pending_calls": [call]},
+                ),
+                "tool-results": (store.submit_tool_result, {"tool_call_id": f"c{number}", "result": 1}),
+                "resume": (store.resume, {"run_id": again}),
+                "runs": (
+                    lambda s, run_id: store.update_run_status(s, run_id, "completed"),
+                    {"run_id": again},
+                ),
+            }
+
+        counted = []
+        for number in range(2):
+            counted.append(
+                {
+                    name: self.of_the_store(lambda call=call, body=body: call("s", **body))
+                    for name, (call, body) in turn(number).items()
+                }
+            )
+        alone = counted[1]
+        for name, (call, body) in turn(2).items():
+            if name == "runs":
+                call("s", **body)
+                continue
+            found = statements(lambda name=name, body=body: client.post(f"/api/sessions/s/{name}/", body))
+            load_state = 1 if name == "suspend" else 0
+            assert len(found) == alone[name] - load_state + TOKEN, name

@@ -1,24 +1,41 @@
 """Closed to strangers, and every id of somebody else's is like an unknown one."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
 from rest_framework.test import APIClient
 
-from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.exceptions import InvalidAnswerLink, SessionNotFound, StillWaiting, UnknownToolCall
 from helix_sessions.store import SessionStore
 from tests.api.routes import BODIES, address, every_method, of_a_session
 
-MAY_CREATE = {("put", "session"), ("post", "attach")}
+MAY_CREATE = {("put", "session"), ("post", "attach"), ("post", "turns")}
 
 
 def fill(store: SessionStore, session_id: str) -> None:
     """So that every part of a session exists."""
     store.create_run(session_id, run_id="r")
+    store.admit_input(session_id, "hello", input_id="i")
     store.create_checkpoint(session_id, {"checkpoint_id": "c"})
     store.stage_changes(session_id, "step", "call", [])
     store.add_sub_session_refs(session_id, [{"sub_session_id": "sub", "agent_type": "test"}])
+    if not store.session_exists("sub"):
+        owner = store.load_state(session_id).owner_id
+        store.create_session("sub", agent_type="test", parent_session_id=session_id, owner=owner)
+
+
+def prepare(store: SessionStore, session_id: str, name: str) -> None:
+    """So that a filled session is where a POST to this address is allowed."""
+    if name in ("commit", "runs", "turns"):
+        store.update_run_status(session_id, "r", "completed")
+    elif name in ("tool-results", "answer-links", "resume"):
+        asked = {"tool_call_id": "call", "tool_name": "t", "arguments": {}}
+        state = store.load_state(session_id)
+        store.suspend(session_id, "client_tool", state=state, run_id="r", pending_calls=[asked])
+        if name == "resume":
+            store.submit_tool_result(session_id, "call", result=1)
 
 
 @pytest.mark.django_db
@@ -33,8 +50,8 @@ class TestEveryMethod:
 
     def test_works_for_the_owner(self, method, name, api, session, store):
         fill(store, session)
-        if name in ("commit", "runs") and method == "post":
-            store.update_run_status(session, "r", "completed")
+        if method == "post":
+            prepare(store, session, name)
         body = {**BODIES[method, name], "run_id": "r2"} if (method, name) == ("post", "runs") else None
         response = getattr(api, method)(address(name, session), body or BODIES.get((method, name)))
         assert response.status_code < 300, response.content
@@ -44,6 +61,8 @@ class TestEveryMethod:
         path = address(name, session)
         if name == "root" or (method, name) == ("post", "runs"):
             return
+        if method == "post":
+            prepare(store, session, name)
         assert getattr(api, method)(path[:-1], BODIES.get((method, name))).status_code < 300
 
 
@@ -82,6 +101,7 @@ def test_taking_a_foreign_id_is_refused(client_of, stranger, session, store):
     ):
         assert (response.status_code, response.json()["code"]) == (409, "session_exists")
     assert client.post("/api/sessions/s/attach/").status_code == 404
+    assert client.post("/api/sessions/s/turns/", {"message": "mine"}).status_code == 404
     assert store.load_state(session) == before
 
 
@@ -96,18 +116,22 @@ class TestPermissions:
                 assert response.status_code == 200, name
             elif (method, name) not in MAY_CREATE:
                 assert response.status_code == 403, (method, name)
-        assert [item["session_id"] for item in client.get("/api/sessions/").json()["items"]] == ["s"]
+        listed = {item["session_id"] for item in client.get("/api/sessions/").json()["items"]}
+        assert {"s", "sub"} <= listed
         assert client.patch("/api/sessions/u/metadata/", {}).status_code == 404
 
     def test_manage_all_does_everything(self, client_of, stranger, session, store, grant, user):
-        fill(store, session)
-        store.update_run_status(session, "r", "completed")
         client = client_of(grant(stranger, "manage_all_sessions"))
         for method, name in of_a_session():
             if (method, name) in (("delete", "session"), ("post", "runs"), ("post", "clone")):
                 continue
+            fill(store, session)
+            if method == "post":
+                prepare(store, session, name)
             response = getattr(client, method)(address(name, session), BODIES.get((method, name)))
             assert response.status_code < 300, (method, name, response.content)
+            store.delete_session(session)
+            store.create_session(session, agent_type="test", owner=user)
         branch = client.post("/api/sessions/s/clone/", {"new_id": "branch"}).json()
         assert branch["owner_id"] == user.pk
         assert client.delete("/api/sessions/s/").status_code == 204
@@ -145,12 +169,77 @@ class TestTrees:
         assert store.session_exists(session)
 
 
+@pytest.mark.django_db(transaction=True)
+class TestNamesOfForeignSessions:
+    """Calls take ids of other sessions beside the one they are about; those of strangers are unknown."""
+
+    @pytest.fixture
+    def theirs(self, session, stranger):
+        """A store that knows the stranger's sessions only, one of which has a run."""
+        theirs = SessionStore(owned_by=stranger)
+        theirs.begin_turn("trap", run_id="r")
+        return theirs
+
+    def test_an_awaited_child_tells_nothing(self, theirs, session, store):
+        store.update_status(session, "completed", output="a secret")
+        wait = {"parent_tool_call_id": "c", "sub_session_id": session, "agent_type": "a"}
+        state = theirs.load_state("trap")
+        theirs.suspend("trap", "awaiting_children", state=state, run_id="r", awaiting_children=[wait])
+        with pytest.raises(StillWaiting):
+            theirs.resume("trap")
+        theirs.rewind("trap")
+        assert "a secret" not in str(theirs.load_state("trap"))
+
+    def test_one_s_own_child_does_whoever_owns_it(self, theirs, store):
+        store.create_session("child", agent_type="a", parent_session_id="trap")
+        store.update_status("child", "completed", output=1)
+        wait = {"parent_tool_call_id": "c", "sub_session_id": "child", "agent_type": "a"}
+        state = theirs.load_state("trap")
+        theirs.suspend("trap", "awaiting_children", state=state, run_id="r", awaiting_children=[wait])
+        assert [message["content"] for message in theirs.resume("trap").tool_messages] == [1]
+
+    def test_a_running_child_is_not_failed(self, theirs, session, store):
+        store.create_run(session, run_id="r")
+        theirs.add_sub_session_refs("trap", [{"sub_session_id": session, "agent_type": "a"}])
+        theirs.suspend("trap", "step_partial", state=theirs.load_state("trap"), run_id="r")
+        assert store.load_state(session).status == "active"
+        assert store.get_current_run(session) is not None
+
+    def test_a_call_is_not_answered_through_a_saved_map(self, theirs, session, store):
+        fill(store, session)
+        prepare(store, session, "tool-results")
+        before = store.load_state(session)
+        forged = replace(theirs.load_state("trap"), client_tool_call_ownership={"call": session})
+        theirs.save_state("trap", forged)
+        with pytest.raises(UnknownToolCall):
+            theirs.submit_tool_result("trap", "call", result="forged")
+        assert store.load_state(session) == before
+
+    def test_a_root(self, theirs, session, store):
+        with pytest.raises(SessionNotFound):
+            theirs.create_session("below", agent_type="a", root_session_id=session)
+        assert (
+            theirs.create_session("below", agent_type="a", root_session_id="trap").root_session_id == "trap"
+        )
+
+
 OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
+    "acquire_lease": ("worker", 30),
+    "admit_input": ("hello",),
     "append_messages": ([],),
+    "cancel_input": ("i",),
+    "count_inputs": (),
+    "get_occupancy": (),
+    "page_of_inputs": (),
+    "get_lease": (),
+    "list_inputs": (),
+    "promote_inputs": ("steer",),
+    "set_delivery": ("i", "queue"),
     "check_interrupt_flag": (),
     "check_session_version": (1,),
     "clear_interrupt_flag": (),
     "clone_session": ("branch",),
+    "create_answer_link": ("call",),
     "compare_and_set_status": (["active"], "paused"),
     "create_checkpoint": (),
     "create_run": (),
@@ -204,6 +293,12 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "submit_tool_result": ("call",),
 }
 NOT_ABOUT_ONE_SESSION = {
+    "ensure_session",
+    "list_abandoned",
+    "list_unattended",
+    "fenced",
+    "release_lease",
+    "renew_lease",
     "archive_long_logs",
     "cleanup_debris",
     "erase_user",
@@ -226,7 +321,9 @@ NOT_ABOUT_ONE_SESSION = {
     "project_messages",
     "prune_idempotency_keys",
     "query_sessions",
+    "read_answer_link",
     "session_exists",
+    "submit_by_answer_link",
 }
 
 
@@ -263,14 +360,31 @@ class TestOwnedStore:
         assert theirs.cleanup_orphaned_staging(older_than=timedelta(0)) == 0
         assert theirs.list_sessions().items == []
         assert list(theirs.query_sessions()) == []
+        store.admit_input(session, "hello")
+        store.acquire_lease(session, "worker", 0)
+        assert (len(store.list_abandoned()), len(store.list_unattended())) == (1, 1)
+        assert theirs.list_abandoned() == theirs.list_unattended() == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
+        with pytest.raises(SessionNotFound):
+            theirs.ensure_session(session, agent_type="a")
+        lease = store.acquire_lease(session, "other", 30)
+        for call in (lambda: theirs.renew_lease(lease, 30), lambda: theirs.release_lease(lease)):
+            with pytest.raises(SessionNotFound):
+                call()
+        assert store.get_lease(session) == lease
         with pytest.raises(SessionNotFound):
             theirs.create_session("child", agent_type="a", parent_session_id=session)
         with pytest.raises(ValueError, match="own owner"):
             theirs.create_session("other", agent_type="a", owner=store.load_state(session).owner_id)
         assert theirs.create_session("own", agent_type="a").owner_id == stranger.pk
         assert store.has_staged_changes(session)
+        prepare(store, session, "answer-links")
+        token = store.create_answer_link(session, "call").token
+        with pytest.raises(InvalidAnswerLink):
+            theirs.read_answer_link(token)
+        with pytest.raises(InvalidAnswerLink):
+            theirs.submit_by_answer_link(token, result=1)
 
     def test_nobody_is_no_owner(self):
         with pytest.raises(ValueError, match="owner"):

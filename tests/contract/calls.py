@@ -131,6 +131,25 @@ RAISING = [
         "subagent_updated",
         lambda s, k: s.add_sub_session_refs(k, [REF]),
     ),
+    Call("admit_input", lambda s, k, **o: s.admit_input(k, "hello", **o), "input_admitted"),
+    Call(
+        "cancel_input",
+        lambda s, k, **o: s.cancel_input(k, f"{k}-input", **o),
+        "input_cancelled",
+        lambda s, k: s.admit_input(k, "hello", input_id=f"{k}-input"),
+    ),
+    Call(
+        "set_delivery",
+        lambda s, k, **o: s.set_delivery(k, f"{k}-input", "queue", **o),
+        "input_delivery_changed",
+        lambda s, k: s.admit_input(k, "hello", input_id=f"{k}-input"),
+    ),
+    Call(
+        "promote_inputs",
+        lambda s, k, **o: s.promote_inputs(k, "steer", **o),
+        "user_message",
+        lambda s, k: s.admit_input(k, "hello"),
+    ),
     Call("begin_turn", lambda s, k, **o: s.begin_turn(k, message="hello", **o), "run_started"),
     Call("suspend", _suspend, "run_finished", lambda s, k: s.create_run(k, run_id="r")),
     Call(
@@ -154,6 +173,17 @@ MESSAGE_EVENT = Call(
 """The one call that raises the version and takes no `expected_version`."""
 
 KEEPING = [
+    Call("acquire_lease", lambda s, k: s.acquire_lease(k, "worker", 30)),
+    Call(
+        "renew_lease",
+        lambda s, k: s.renew_lease(s.get_lease(k), 60),
+        arrange=lambda s, k: s.acquire_lease(k, "worker", 30),
+    ),
+    Call(
+        "release_lease",
+        lambda s, k: s.release_lease(s.get_lease(k)),
+        arrange=lambda s, k: s.acquire_lease(k, "worker", 30),
+    ),
     Call("stage_changes", lambda s, k: s.stage_changes(k, "step", "call", WRITES)),
     Call("discard_staging", lambda s, k: s.discard_staging(k), arrange=_stage),
     Call("cleanup_orphaned_staging", lambda s, k: s.cleanup_orphaned_staging(older_than=timedelta(0))),
@@ -186,6 +216,13 @@ IDLE = [
         lambda s, k, **o: s.settle_child(k, "failed", **o),
         arrange=lambda s, k: s.settle_child(k, "completed"),
         label="settled already",
+    ),
+    Call("promote_inputs", lambda s, k, **o: s.promote_inputs(k, "queue", **o), label="an empty inbox"),
+    Call(
+        "set_delivery",
+        lambda s, k, **o: s.set_delivery(k, "i", "steer", **o),
+        arrange=lambda s, k: s.admit_input(k, "hello", input_id="i"),
+        label="delivered so already",
     ),
     Call("add_sub_session_refs", lambda s, k, **o: s.add_sub_session_refs(k, [], **o), label="no refs"),
     Call(
@@ -220,6 +257,11 @@ READING = [
     ),
     Call("get_sub_session_refs", lambda s, k: s.get_sub_session_refs(k)),
     Call("peek_interrupt_flag", lambda s, k: s.peek_interrupt_flag(k)),
+    Call("list_inputs", lambda s, k: s.list_inputs(k)),
+    Call("page_of_inputs", lambda s, k: s.page_of_inputs(k)),
+    Call("get_occupancy", lambda s, k: s.get_occupancy(k)),
+    Call("count_inputs", lambda s, k: s.count_inputs(k)),
+    Call("get_lease", lambda s, k: s.get_lease(k)),
     Call("get_events", lambda s, k: s.get_events(k)),
     Call("detach", lambda s, k: s.detach(k)),
 ]

@@ -240,6 +240,18 @@ class TestDeadlines:
             store.settle_expired_calls(timezone.now().replace(tzinfo=None))
 
 
+def test_a_session_whose_root_is_elsewhere_is_its_own(store: SessionStore):
+    """Its root may be in another database: answers are sent to the session itself, and known ever after."""
+    store.create_session("s", agent_type="a", root_session_id="elsewhere")
+    store.create_run("s", run_id="r")
+    suspend(store, "s", asked("a"), asked("b", deadline=timezone.now()))
+    assert store.submit_tool_result("s", "a", result=1).outcome == "accepted"
+    store.resume("s")
+    assert store.submit_tool_result("s", "a", result=1).outcome == "already_completed"
+    assert store.submit_tool_result("s", "b", result=1).outcome == "late"
+    assert_invariants("s")
+
+
 def test_maps_that_a_caller_saved(store: SessionStore):
     """Who saves states may keep the maps alone; the root's map finds the owner, the other knows the past."""
     store.begin_turn("root")

@@ -43,7 +43,7 @@ HAPPENINGS = [
     *["step"] * 3,
     *["submit"] * 3,
     *["begin", "rewind", "rewind"] * 2,
-    *["complete", "settle", "expire", "branch", "save_memory"],
+    *["complete", "settle", "expire", "branch", "save_memory", "wake", "wake"],
 ]
 """What may happen to a session, as often as it is to."""
 KINDS = ("client_tool", "approval", "server", "expired", "child")
@@ -122,6 +122,8 @@ class TreeOfSessions(RuleBasedStateMachine):
         state = replace(self.store.load_state(key), step_count=run.turn)
         said = [calling(*ids), *(result(i) for i in done)]
         self.store.save_state_and_promote_staging(key, state, said)
+        if crash and chance.random() < 0.5:  # found by nobody yet
+            return
         if crash:
             self.store.update_run_status(key, run.run_id, "interrupted")
             self.store.update_status(key, "interrupted")
@@ -212,6 +214,17 @@ class TreeOfSessions(RuleBasedStateMachine):
         elif approved:
             self.store.update_run_status(key, resumed.run.run_id, "failed")
             self.store.update_status(key, "paused")
+
+    def wake(self, session: int, chance: Random) -> None:
+        """Somebody believes that the worker died, rightly or not; what waits goes on waiting."""
+        key = self.key(session)
+        before = self.store.load_state(key)
+        self.store.wake(key)
+        state = self.store.load_state(key)
+        assert self.store.get_current_run(key) is None
+        assert state.pending_client_tool_calls == before.pending_client_tool_calls
+        waiting = {**(state.pending_client_tool_calls or {}), **(state.suspended_awaiting_children or {})}
+        assert_valid_transcript(key, waiting=[call_id for call_id in self.is_open(key) if call_id in waiting])
 
     def settle(self, session: int, chance: Random) -> None:
         key = self.key(max(1, session))

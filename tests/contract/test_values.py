@@ -55,6 +55,7 @@ ERRORS = {
     "SessionBusy": "session_busy",
     "SubSessionRefExists": "sub_session_ref_exists",
     "SubSessionRefNotFound": "sub_session_ref_not_found",
+    "SessionConflict": "session_conflict",
 }
 
 SIGNATURES = {
@@ -151,9 +152,11 @@ def test_invalid_input_is_a_value_error() -> None:
     assert issubclass(exceptions.InvalidInput, ValueError)
 
 
-def test_a_stale_state_survives_pickling() -> None:
-    error = exceptions.StaleState(expected_version=1, current_version=2, current_status="paused")
+@pytest.mark.parametrize("kind", [exceptions.StaleState, exceptions.SessionConflict])
+def test_a_stale_state_survives_pickling(kind: type[exceptions.StaleState]) -> None:
+    error = kind(expected_version=1, current_version=2, current_status="paused")
     again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
     assert (again.expected_version, again.current_version, again.current_status) == (1, 2, "paused")
     assert str(again) == str(error)
 

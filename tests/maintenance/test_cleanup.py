@@ -12,12 +12,14 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session
-from helix_sessions.store import SessionStore
+from helix_sessions.store import SessionStore, pending
 from helix_sessions.store.cleanup import overdue_sql
 from helix_sessions.types import CleanupSummary
+from tests.contract.suspended import asked, suspended
 from tests.parallel import run_processes, run_threads
 
 PAST = timezone.now() - timedelta(hours=1)
+NEVER = timezone.now() + timedelta(days=365)
 REF = {"provider_id": "memory"}
 
 
@@ -45,6 +47,36 @@ class TestCleanup:
         assert store.load_state("completed").status == "completed"
         assert store.load_state("later").status == store.load_state("never").status == "active"
         assert store.expired_session_cleanup() == CleanupSummary(detected=5, already_terminal=5)
+
+    def test_settles_calls_past_their_deadline(self, store: SessionStore) -> None:
+        """As an error result, which a late answer replaces until the session has gone on."""
+        for key in ("answered in time", "answered late", "answered too late"):
+            suspended(store, key, asked("a", deadline=PAST), asked("b", deadline=NEVER))
+        store.submit_tool_result("answered in time", "a", result=1)
+        store.expired_session_cleanup(dry_run=True)
+        assert not store.get_events("answered late", types=["tool_result_expired"])
+        store.expired_session_cleanup()
+        store.expired_session_cleanup()
+        assert not store.get_events("answered in time", types=["tool_result_expired"])
+        for key in ("answered late", "answered too late"):
+            assert len(store.get_events(key, types=["tool_result_expired"])) == 1
+            calls = store.load_state(key).pending_client_tool_calls or {}
+            assert "error" in calls["a"]["response"]
+            assert calls["b"]["response"] is None
+        assert store.submit_tool_result("answered late", "a", result=2).outcome == "accepted"
+        contents = {}
+        for key in ("answered in time", "answered late", "answered too late"):
+            store.submit_tool_result(key, "b", result="b")
+            contents[key] = [message["content"] for message in store.resume(key).tool_messages]
+        assert contents == {
+            "answered in time": [1, "b"],
+            "answered late": [2, "b"],
+            "answered too late": [pending.EXPIRED, "b"],
+        }
+        for _ in range(2):
+            assert store.submit_tool_result("answered too late", "a", result=3).outcome == "late"
+        [event] = store.get_events("answered too late", types=["tool_result_late"])
+        assert event.data == {"tool_call_id": "a", "response": {"result": 3}}
 
     def test_deletes_snapshots_before_it_marks(self, store: SessionStore, memory: Any) -> None:
         make(store, "a", workspace_ref=REF)

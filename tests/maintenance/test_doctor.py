@@ -7,6 +7,7 @@ from django.db import connection
 
 from helix_sessions.models import Session
 from helix_sessions.models.guard import lower_guard, raise_guard
+from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore, doctor
 from helix_sessions.store.belongings import belongings, kind_of
 from helix_sessions.store.invariants import invariants
@@ -32,6 +33,7 @@ REPAIRABLE = {
     " VALUES ('s', 99, 99, '{}')",
     "checkpoint_pointer": f"UPDATE {P}_session SET checkpoint_id = 'ghost' {S}",
     "staged_count": f"UPDATE {P}_session SET staged_count = 0 {S}",
+    "pending_inputs": f"UPDATE {P}_session SET pending_inputs = 7 {S}",
     "parent_missing": f"UPDATE {P}_session SET parent_session_id = 'ghost' WHERE session_id = 'child'",
     "root_mismatch": f"UPDATE {P}_session SET root_session_id = 'other' WHERE session_id = 'child'",
     "awaiting_client": f"UPDATE {P}_session SET awaiting_client = NOT awaiting_client {S}",
@@ -55,6 +57,7 @@ FOR_A_PERSON = {
     "state_missing": f"DELETE FROM {P}_statesnapshot {S} AND number > 1",
     "checkpoint_state_missing": f"DELETE FROM {P}_statesnapshot {S}",
     "checkpoint_without_event": f"UPDATE {P}_checkpoint SET seq = seq + 500 {S}",
+    "input_without_message": f"UPDATE {P}_input SET promoted_seq = 999 {S}",
     "ref_without_event": f"UPDATE {P}_subsessionref SET seq = 1 {S}",
     "ref_without_session": f"UPDATE {P}_subsessionref SET sub_session_id = 'ghost' {S}",
     "parent_cycle": f"UPDATE {P}_session SET parent_session_id = 'child' {S}",
@@ -83,6 +86,7 @@ def session(store: SessionStore) -> str:
     store.merge_custom_state("s", [{"op": "set", "path": ["m"], "value": 1}])
     store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
     store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")
+    store.admit_input("s", "hello")
     store.create_session("child", agent_type="reader", parent_session_id="s")
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
     return "s"
@@ -102,6 +106,16 @@ def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change", ["awaiting_children = NOT awaiting_children", "waiting_since = created_at"]
+)
+def test_whether_it_waits_is_put_right(session: str, store: SessionStore, change: str) -> None:
+    break_rows(f"UPDATE {P}_session SET {change} {S}")
+    assert found(store, repair=True)["awaiting_client"].repaired
+    assert found(store) == {}
+
+
+@pytest.mark.django_db
 class TestDoctor:
     def test_every_check_is_tried_here(self) -> None:
         checks: tuple[doctor.Check, ...] = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
@@ -118,6 +132,8 @@ class TestDoctor:
                 f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
                 " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
             )
+        if code == "orphan_agent_record":
+            SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_client_call":
             break_rows(
                 f"INSERT INTO {P}_clientcall"

@@ -11,11 +11,13 @@ from django.db import DatabaseError, IntegrityError, connection, models, transac
 from django.utils import timezone
 
 from helix_sessions.models import (
+    AgentRecord,
     ArchivedRange,
     Checkpoint,
     ClientCall,
     Event,
     EventKey,
+    Input,
     Message,
     Run,
     Session,
@@ -44,12 +46,14 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", WRITES)
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
+    store.admit_input("s", "hello", input_id="i")
     ClientCall.objects.create(
         session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
     )
     ArchivedRange.objects.create(
         session_id="s", first_seq=1, last_seq=2, storage="x", name="y", created_at=timezone.now()
     )
+    AgentRecord.objects.create(session_id="s", definition={}, system_prompt="")
     return "s"
 
 
@@ -70,6 +74,7 @@ def test_every_table_of_a_session_is_known_here() -> None:
         ClientCall,
         Event,
         EventKey,
+        Input,
         Message,
         Run,
         StagedChange,
@@ -92,6 +97,10 @@ class TestChecks:
             (Session, "resume_count", -1),
             (Session, "turn_count", -1),
             (Session, "staged_count", -1),
+            (Session, "pending_inputs", -1),
+            (Session, "fence", -1),
+            (Input, "delivery", "later"),
+            (Input, "admitted_seq", -1),
             (Session, "state_number", -1),
             (Run, "status", "sleeping"),
             (Run, "turn", -1),

@@ -9,6 +9,7 @@ from asgiref.sync import async_to_sync
 
 from helix_sessions.exceptions import SessionNotFound, StaleState
 from helix_sessions.store import AsyncSessionStore, SessionStore
+from helix_sessions.store.aio import AsyncFencedStore
 from helix_sessions.types import CasOk
 
 NAMES = [name for name in dir(SessionStore) if not name.startswith("_")]
@@ -22,7 +23,7 @@ def test_both_stores_have_the_same_names() -> None:
 def test_a_call_has_the_same_signature_and_words(name: str) -> None:
     call, awaitable = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
     assert inspect.signature(awaitable).parameters == inspect.signature(call).parameters
-    if name != "subscribe":  # an iterator there, an async iterator here
+    if name not in ("subscribe", "fenced"):  # an iterator and a store there, async ones here
         assert inspect.signature(awaitable) == inspect.signature(call)
     assert inspect.getdoc(awaitable) == inspect.getdoc(call)
     assert inspect.getdoc(call), "a public call says what it does"
@@ -32,6 +33,8 @@ def test_a_call_has_the_same_signature_and_words(name: str) -> None:
 def test_a_call_is_awaitable_unless_it_is_pure(name: str) -> None:
     if isinstance(inspect.getattr_static(SessionStore, name), staticmethod):
         assert getattr(AsyncSessionStore, name) is getattr(SessionStore, name)
+    elif name == "fenced":  # nothing to wait for, so it may be used without
+        assert "__await__" in dir(AsyncFencedStore)
     elif name == "subscribe":
         made = inspect.signature(AsyncSessionStore.subscribe).return_annotation.__origin__
         assert {"__await__", "__aiter__", "__anext__", "aclose"} <= set(dir(made))

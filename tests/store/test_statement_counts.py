@@ -52,6 +52,7 @@ WRITES: dict[str, tuple[Callable[[SessionStore, SessionState], Any], int, int, i
     "save_state": (lambda store, state: store.save_state("s", state), 7, 4, 4),
     "increment_step_count": (lambda store, state: store.increment_step_count("s"), 5, 4, 1),
     "patch_metadata": (lambda store, state: store.patch_metadata("s", {"m": 2}), 5, 4, 4),
+    "acquire_lease": (lambda store, state: store.acquire_lease("s", "worker", 30), 4, 5, 5),
     "set_interrupt_flag": (lambda store, state: store.set_interrupt_flag("s"), 5, 4, 4),
 }
 """Each with its number on SQLite, on PostgreSQL, and there on a row the connection wrote last."""
@@ -86,6 +87,29 @@ def test_a_write_to_a_row_this_connection_wrote_last(
         pytest.skip("rows are remembered on PostgreSQL")
     sent = counted(store, state, name, known=True)
     assert len(sent) == WRITES[name][3], "\n".join(sent)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_admission(store: SessionStore, state: SessionState, engine: str, known: bool) -> None:
+    def admit() -> None:
+        if not known:
+            known_rows.forget(connections["default"], "s")
+        store.admit_input("s", "hello")
+
+    sent = statements(admit)
+    assert len(sent) == (7 if engine == "sqlite" else 1 if known else 2), "\n".join(sent)
+
+
+def test_a_promotion(store: SessionStore, state: SessionState, engine: str) -> None:
+    numbers = iter("ab")
+
+    def promote() -> None:
+        store.promote_inputs("s", "queue")
+
+    for _ in range(2):
+        store.admit_input("s", "hello", input_id=next(numbers), delivery="queue")
+    sent = statements(promote)
+    assert len(sent) == (10 if engine == "sqlite" else 7), "\n".join(sent)
 
 
 READS: dict[str, tuple[Callable[[SessionStore], Any], int]] = {
@@ -153,3 +177,39 @@ def test_a_creation(store: SessionStore, engine: str) -> None:
 def test_what_was_sent_is_shown_where_queries_are_logged(store: SessionStore, state: SessionState) -> None:
     sent = statements(lambda: store.append_messages("s", [USER]))
     assert any("helix_sessions_message" in statement for statement in sent)
+
+
+TURN: dict[str, tuple[Callable[[SessionStore, SessionState, str], Any], int, int]] = {
+    "begin_turn": (lambda store, state, n: store.begin_turn("s", message="hi", run_id=f"r{n}"), 9, 6),
+    "suspend": (
+        lambda store, state, n: store.suspend(
+            "s",
+            "client_tool",
+            state=state,
+            run_id=f"r{n}",
+            pending_calls=[{"tool_call_id": n, "tool_name": "t", "arguments": {}}],
+        ),
+        *(11, 7),
+    ),
+    "submit_tool_result": (lambda store, state, n: store.submit_tool_result("s", n, result=1), 6, 5),
+    "submit_tool_result, again": (lambda store, state, n: store.submit_tool_result("s", n, result=1), 4, 4),
+    "resume": (lambda store, state, n: store.resume("s", run_id=f"again{n}"), 12, 8),
+}
+"""The calls of a turn in their order, each with its number on SQLite and on PostgreSQL."""
+
+
+@pytest.mark.parametrize("length", [10, 200])
+def test_a_turn(store: SessionStore, state: SessionState, engine: str, length: int) -> None:
+    store.append_messages("s", [USER] * length)
+    store.update_run_status("s", "r", "completed")
+    for number in ("1", "2"):
+        sent = {}
+        for name, (act, _, _) in TURN.items():
+            known_rows.forget(connections["default"], "s")
+            with CaptureQueriesContext(connection) as captured:
+                act(store, state, number)
+            sent[name] = len(captured)
+        store.update_run_status("s", f"again{number}", "completed")
+        store.update_status("s", "completed")
+    place = 1 if engine == "sqlite" else 2
+    assert sent == {name: numbers[place] for name, numbers in TURN.items()}

@@ -9,10 +9,10 @@ from django.utils import timezone
 from helix_sessions.admin import sealed
 from helix_sessions.admin.documents import Shown, shown, shown_beginning
 from helix_sessions.admin.sight import Chip, run_chip
-from helix_sessions.admin.usage import Usage, usage_of
 from helix_sessions.conf import conf
 from helix_sessions.models import Run, Session
 from helix_sessions.models.fields import beginning_of, size_of
+from helix_sessions.usage import Usage, usage_of
 
 PAGE_SIZE = 50
 BAR = 160

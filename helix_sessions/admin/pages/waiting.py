@@ -31,6 +31,8 @@ class Pending:
     call_id: str
     tool_name: str
     kind: str
+    asked_at: str
+    """When it was asked for, as its entry says it: what tells it from a later one with the same id."""
     arguments: Shown
     requested_at: datetime | None
     deadline: datetime | None
@@ -66,16 +68,18 @@ def staged(session: Session) -> list[Staged]:
 def pending(session: Session) -> list[Pending]:
     """The calls of this session that wait."""
     calls = session.pending_client_tool_calls
-    return [_pending(call_id, call) for call_id, call in (calls or {}).items()]
+    return [as_pending(call_id, call) for call_id, call in (calls or {}).items()]
 
 
-def _pending(call_id: str, call: Any) -> Pending:
+def as_pending(call_id: str, call: Any) -> Pending:
+    """A call out of the session's document, whatever it holds."""
     entry = call if isinstance(call, dict) else {}
     answer = entry.get("response")
     return Pending(
         call_id=call_id,
         tool_name=str(entry.get("tool_name") or ""),
         kind=str(entry.get("kind") or ""),
+        asked_at=str(entry.get("requested_at")),
         arguments=shown(entry.get("arguments")),
         requested_at=moment(entry.get("requested_at")),
         deadline=moment(entry.get("deadline")),

@@ -15,3 +15,9 @@ class ProblemSerializer(serializers.Serializer[Any]):
     expected_version = serializers.IntegerField(required=False)
     current_version = serializers.IntegerField(required=False)
     current_status = serializers.CharField(required=False)
+    tool_call_ids = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="The tool calls a session waits for."
+    )
+    sub_session_ids = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="The sub-sessions a session waits for."
+    )

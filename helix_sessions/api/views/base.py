@@ -30,6 +30,8 @@ class View(APIView):
     parser_classes = [JSONParser]
     renderer_classes = [JSONRenderer]
     creates_sessions = False
+    max_body_bytes: int | None = None
+    """The largest body this view reads, where it is less than the setting allows."""
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer, and tell of it."""
@@ -52,7 +54,7 @@ class View(APIView):
     @cached_property
     def body(self) -> bytes:
         """The body of the request."""
-        return bodies.read(self.request)
+        return bodies.read(self.request, self.max_body_bytes)
 
     def json(self, *allowed: str) -> Any:
         """The body as a JSON value."""

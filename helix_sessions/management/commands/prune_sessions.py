@@ -18,14 +18,15 @@ from helix_sessions.management.jobs import (
     stoppable,
 )
 from helix_sessions.store import SessionStore
-from helix_sessions.types import TERMINAL_STATUSES, ArchiveSummary, PruneSummary, RetentionPolicy
+from helix_sessions.types import PRUNED_STATUSES, ArchiveSummary, PruneSummary, RetentionPolicy
 
 
 class Command(JobCommand):
     """Deletes old sessions, and archives long event logs."""
 
     help = (
-        "Delete sessions that completed or failed long ago, with all that belongs to them: messages, events, "
+        "Delete sessions that completed, failed or were deleted by decision long ago, with all of "
+        "theirs: messages, events, "
         "checkpoints, archives and workspace snapshots. THIS CANNOT BE UNDONE; export_sessions keeps a copy. "
         "Kept are sessions that others need: those with a branch, and parents of sub-sessions that are kept. "
         "First the size of what would go is shown, then you are asked. "
@@ -47,13 +48,13 @@ examples:
             "--older-than",
             type=not_negative,
             metavar="DAYS",
-            help="Delete sessions that have been completed or failed for so many days.",
+            help="Delete sessions that have been completed, failed or deleted for so many days.",
         )
         parser.add_argument(
             "--status",
             action="append",
-            choices=TERMINAL_STATUSES,
-            help="Only sessions with this status; may be repeated (default: both).",
+            choices=PRUNED_STATUSES,
+            help="Only sessions with this status; may be repeated (default: any of them).",
         )
         parser.add_argument(
             "--agent-type",
@@ -114,7 +115,7 @@ examples:
         if options["older_than"] is not None:
             policy = RetentionPolicy(
                 terminal_for=timedelta(days=options["older_than"]),
-                statuses=tuple(options["status"] or TERMINAL_STATUSES),
+                statuses=tuple(options["status"] or PRUNED_STATUSES),
                 agent_types=tuple(options["agent_type"]),
                 keep_tags=tuple(options["keep_tag"]),
             )

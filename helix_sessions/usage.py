@@ -49,3 +49,23 @@ def _number(report: dict[str, Any], names: tuple[str, ...]) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
             return float(value)
     return 0
+
+
+def added(total: dict[str, Any] | None, report: Any) -> dict[str, Any] | None:
+    """The sum of two reports: numbers of one name are added up, anything else is the later one's."""
+    if not isinstance(report, dict):
+        return total
+    found = dict(total or {})
+    for name, value in report.items():
+        before = found.get(name)
+        if isinstance(value, dict):
+            found[name] = added(before if isinstance(before, dict) else None, value)
+        elif _is_number(value) and _is_number(before):
+            found[name] = before + value
+        else:
+            found[name] = value
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,109 @@
+"""Everything that waits: which sessions, for whom, since when. Those that wait longest come first."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+
+from helix_sessions.admin.pages.waiting import Pending, as_pending
+from helix_sessions.exceptions import InvalidCursor
+from helix_sessions.models import Session
+from helix_sessions.store import cursors, pending, waits
+
+PAGE_SIZE = 25
+SHOWN = 20
+"""So many calls and sub-sessions of one session; the rest are counted."""
+
+COLUMNS = (
+    "session_id",
+    "agent_type",
+    "user_id",
+    "owner_id",
+    "status",
+    "waiting_since",
+    "pending_client_tool_calls",
+    "suspended_awaiting_children",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A sub-session that has not come to an end."""
+
+    call_id: str
+    sub_session_id: str
+    agent_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A session that waits."""
+
+    session: Session
+    calls: list[Pending]
+    children: list[Awaited]
+    unshown: int
+    """How many calls and sub-sessions are not among those above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingPage:
+    """A page of sessions that wait; `next_cursor` leads to the next one."""
+
+    items: list[Waiting]
+    next_cursor: str | None
+    is_first: bool
+
+
+def waiting_page(cursor: str = "") -> WaitingPage:
+    """A page, in one query. A cursor that is none begins anew."""
+    rows = Session.objects.waiting().select_related("owner")
+    rows = rows.only(*COLUMNS, f"owner__{get_user_model().USERNAME_FIELD}")
+    after = _place(cursor)
+    if after is not None:
+        since, key = after
+        rows = rows.filter(waiting_since__gte=since).exclude(waiting_since=since, session_id__lte=key)
+    found = list(rows[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    last = shown[-1] if len(found) > PAGE_SIZE else None
+    return WaitingPage(
+        items=[_waiting(session) for session in shown],
+        next_cursor=cursors.encode("waiting", last.waiting_since, last.session_id) if last else None,
+        is_first=after is None,
+    )
+
+
+def awaited(session: Session) -> list[Awaited]:
+    """The sub-sessions a session waits for."""
+    return [
+        _awaited(call_id, wait)
+        for call_id, wait in (session.suspended_awaiting_children or {}).items()
+        if not waits.is_settled(wait)
+    ]
+
+
+def _waiting(session: Session) -> Waiting:
+    calls = list(pending.unanswered(session.pending_client_tool_calls))
+    children = awaited(session)
+    shown = [as_pending(call_id, entry) for call_id, entry in calls[:SHOWN]]
+    left = SHOWN - len(shown)
+    unshown = len(calls) - len(shown) + max(len(children) - left, 0)
+    return Waiting(session=session, calls=shown, children=children[:left], unshown=unshown)
+
+
+def _awaited(call_id: str, wait: Any) -> Awaited:
+    entry = wait if isinstance(wait, dict) else {}
+    return Awaited(
+        call_id=call_id,
+        sub_session_id=str(entry.get("sub_session_id") or ""),
+        agent_type=str(entry.get("agent_type") or ""),
+    )
+
+
+def _place(cursor: str) -> tuple[datetime, str] | None:
+    try:
+        since, key = cursors.decode("waiting", cursor, datetime, str)
+    except InvalidCursor:
+        return None
+    return since, key

@@ -1,0 +1,108 @@
+"""Actions of the runtime."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import reverse
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from helix_sessions import runtime
+from helix_sessions.api import examples, scoping
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.responses import json_response
+from helix_sessions.api.schema import operation
+from helix_sessions.api.serializers.actions import INPUTS, AgentSessionSerializer, SessionAction
+from helix_sessions.api.views.base import View, checked
+from helix_sessions.exceptions import NotConfigured
+from helix_sessions.runtime import AgentSession, SessionRuntime
+from helix_sessions.runtime.agents import agent_for
+from helix_sessions.store import SessionStore
+
+_FORK, _SEND = "ForkSession", "SendMessage"
+
+
+class ActionsView(View):
+    def throttle_scope(self, request: Request) -> str:
+        """A fork counts as a new session."""
+        try:
+            is_fork = _name(self.json()) == _FORK
+        except Exception:  # whatever is wrong with the body is said where it is read
+            is_fork = False
+        return "create" if is_fork else super().throttle_scope(request)
+
+    @operation(
+        "execute_action",
+        tag="runtime",
+        request=SessionAction,
+        sent={"action": "ChangeModel", "model": "large"},
+        response=AgentSessionSerializer,
+        example=examples.AGENT_SESSION,
+        also={201: AgentSessionSerializer},
+        if_match=True,
+        located=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Load the session, execute an action on it, save it.
+
+        409 when somebody else saved it meanwhile; nothing of the action is saved then. A fork is a new
+        session, answered with 201 and its own `ETag`. `SendMessage` takes no `Idempotency-Key`: the message
+        is stored before the agent answers, and stays stored if the agent does not.
+        """
+        sent = self.json()
+        name = _name(sent)
+        given = checked(INPUTS[name], sent)
+        store = scoping.store_of(request, session_id)
+        expected = self.expected_version(session_id)
+        if name == _SEND and "Idempotency-Key" in request.headers:
+            raise ValidationError({"Idempotency-Key": ["SendMessage takes none."]})
+        action = _ACTIONS[name](store, session_id, given)
+        saved = SessionRuntime(store).execute(session_id, action, expected_version=expected)
+        if name != _FORK:
+            return json_response(shown(saved), version=saved.version)
+        location = reverse("helix_sessions:session", args=[saved.session_id])
+        headers = {"Location": request.build_absolute_uri(location)}
+        return json_response(shown(saved), status=201, version=saved.version, headers=headers)
+
+
+def shown(session: AgentSession) -> dict[str, Any]:
+    """The session without its messages, which have pages of their own."""
+    state = {each.name: getattr(session.state, each.name) for each in fields(session.state)}
+    count = len(state.pop("messages"))
+    return {
+        "info": session.info,
+        "definition": session.definition,
+        "state": {"message_count": count, **state},
+    }
+
+
+def _name(sent: Any) -> str:
+    """Which action is meant."""
+    name = sent.get("action") if isinstance(sent, dict) else None
+    if not isinstance(name, str) or name not in INPUTS:
+        raise ValidationError({"action": [f"This must be one of {', '.join(INPUTS)}."]})
+    return name
+
+
+def _plain(name: str) -> Callable[[SessionStore, str, dict[str, Any]], Any]:
+    kind = getattr(runtime, name)
+
+    def made(store: SessionStore, session_id: str, given: dict[str, Any]) -> Any:
+        return kind(**{key: value for key, value in given.items() if key != "action"})
+
+    return made
+
+
+def _message(store: SessionStore, session_id: str, given: dict[str, Any]) -> Any:
+    """The agent is the one the settings name; who asks cannot choose."""
+    agent_type = store.load_state(session_id).agent_type
+    agent = agent_for(agent_type)
+    if agent is None:
+        raise NotConfigured(f"No agent is configured for sessions of the type {agent_type!r}.")
+    return runtime.SendMessage(given["message"], agent)
+
+
+_ACTIONS = {name: _plain(name) for name in INPUTS} | {_SEND: _message}

@@ -1,0 +1,92 @@
+"""Answers of people without an account: links are made by who may change the session, and open one call."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import reverse
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.responses import json_response
+from helix_sessions.api.schema import operation
+from helix_sessions.api.serializers.turns import (
+    AnswerInput,
+    AnswerLinkInput,
+    AnswerLinkSerializer,
+    AskedCallSerializer,
+    OutcomeSerializer,
+)
+from helix_sessions.api.views.base import View
+from helix_sessions.conf import conf
+from helix_sessions.store import SessionStore
+
+
+class AnswerLinksView(View):
+    @operation(
+        "create_answer_link",
+        tag="answers",
+        request=AnswerLinkInput,
+        sent={"tool_call_id": "call-1", "lifetime_seconds": 3600},
+        response=AnswerLinkSerializer,
+        status=201,
+        example=examples.ANSWER_LINK,
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Make a link with which anybody can answer one pending call, and do nothing else."""
+        given = self.input(AnswerLinkInput)
+        seconds = given.get("lifetime_seconds")
+        lifetime = None if seconds is None else timedelta(seconds=min(seconds, 10**9))
+        link = self.store.create_answer_link(session_id, given["tool_call_id"], lifetime=lifetime)
+        url = request.build_absolute_uri(reverse("helix_sessions:answer", args=[link.token]))
+        return json_response({"token": link.token, "url": url, "expires_at": link.expires_at}, status=201)
+
+
+class AnswerView(View):
+    """Whoever has the token. Any other one is unknown, whatever is wrong with it."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+    max_body_bytes = 2 * 1024 * 1024
+
+    def throttle_scope(self, request: Request) -> str:
+        return "answer"
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response["Cache-Control"] = "no-store"
+        response["Referrer-Policy"] = "no-referrer"
+        return response
+
+    @operation(
+        "read_answer_link",
+        tag="answers",
+        response=AskedCallSerializer,
+        example=examples.ASKED_CALL,
+        etag=False,
+        public=True,
+    )
+    def get(self, request: Request, token: str) -> HttpResponse:
+        """What the holder of a link is asked."""
+        self.query()
+        return json_response(SessionStore(conf.API_DATABASE).read_answer_link(token))
+
+    @operation(
+        "submit_by_answer_link",
+        tag="answers",
+        request=AnswerInput,
+        sent={"approved": True},
+        response=OutcomeSerializer,
+        example={"outcome": "accepted"},
+        etag=False,
+        public=True,
+    )
+    def post(self, request: Request, token: str) -> HttpResponse:
+        """Answer. The first answer is `accepted`; repeating it does nothing more."""
+        given = self.input(AnswerInput)
+        submission = SessionStore(conf.API_DATABASE).submit_by_answer_link(token, **given)
+        return json_response({"outcome": submission.outcome})

@@ -1,0 +1,177 @@
+"""The inbox, and whoever runs the session: told, stopped, waited for."""
+
+import time
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import json_response
+from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.serializers.inbox import (
+    AdmitInput,
+    DeliveryInput,
+    InputPageSerializer,
+    InputReceiptSerializer,
+    InputsQuery,
+    OccupancySerializer,
+    RunOutcomeSerializer,
+    ScheduledSerializer,
+    StopInput,
+    WaitQuery,
+)
+from helix_sessions.api.views.base import View
+from helix_sessions.conf import conf
+from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.scheduling import schedule_run, wake_session
+from helix_sessions.store import SessionStore
+
+_LOOK_SECONDS = 0.2
+
+
+class InputsView(View):
+    @operation(
+        "list_inputs",
+        tag="inbox",
+        response=InputPageSerializer,
+        example={"items": [examples.INPUT], "next_cursor": None},
+        query=(Query("pending", "With `false`, all there ever were.", bool), *PAGE),
+        etag=False,
+        linked=True,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """List inputs in the order of their admission."""
+        return page_response(request, self.store.page_of_inputs(session_id, **self.query(InputsQuery)))
+
+    @operation(
+        "admit_input",
+        tag="inbox",
+        request=AdmitInput,
+        sent={"prompt": "Where is my parcel?", "input_id": "msg-1"},
+        response=InputReceiptSerializer,
+        status=201,
+        example=examples.INPUT,
+        etag=False,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Take a prompt, durably and once for each input id."""
+        given = self.input(AdmitInput)
+        prompt = given.pop("prompt")
+        version = self.expected_version(session_id)
+        receipt = self.store.admit_input(session_id, prompt, **given, expected_version=version)
+        return json_response(receipt, status=201)
+
+
+class InputView(View):
+    @operation(
+        "set_delivery",
+        tag="inbox",
+        request=DeliveryInput,
+        sent={"delivery": "queue"},
+        response=InputReceiptSerializer,
+        example={**examples.INPUT, "delivery": "queue"},
+        etag=False,
+        if_match=True,
+    )
+    def patch(self, request: Request, session_id: str, input_id: str) -> HttpResponse:
+        """Deliver a pending input otherwise."""
+        given = self.input(DeliveryInput)
+        version = self.expected_version(session_id)
+        return json_response(
+            self.store.set_delivery(session_id, input_id, given["delivery"], expected_version=version)
+        )
+
+    @operation(
+        "cancel_input",
+        tag="inbox",
+        response=InputReceiptSerializer,
+        example=examples.INPUT,
+        etag=False,
+        if_match=True,
+    )
+    def delete(self, request: Request, session_id: str, input_id: str) -> HttpResponse:
+        """Take a pending input out of the inbox."""
+        version = self.expected_version(session_id)
+        return json_response(self.store.cancel_input(session_id, input_id, expected_version=version))
+
+
+class WakeRunnerView(View):
+    @operation(
+        "wake_runner",
+        tag="inbox",
+        response=ScheduledSerializer,
+        status=202,
+        example={"scheduled": True},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Tell whoever runs the session to look at its inbox."""
+        self.check_version(session_id)
+        agent_type = self.store.load_state(session_id).agent_type
+        told = wake_session(session_id, agent_type=agent_type, using=conf.API_DATABASE)
+        return json_response({"scheduled": told}, status=202)
+
+
+class RunView(View):
+    @operation(
+        "run",
+        tag="inbox",
+        response=ScheduledSerializer,
+        status=202,
+        example={"scheduled": True},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Have the session run, at least one turn. It is not waited for."""
+        self.check_version(session_id)
+        agent_type = self.store.load_state(session_id).agent_type
+        told = schedule_run(session_id, agent_type=agent_type, using=conf.API_DATABASE)
+        return json_response({"scheduled": told}, status=202)
+
+
+class StopView(View):
+    @operation(
+        "stop",
+        tag="inbox",
+        request=StopInput,
+        sent={"reason": "The user left.", "timeout": 10},
+        response=RunOutcomeSerializer,
+        example={"kind": "idle", "run": None, "output": None, "error": None},
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Interrupt whoever drives the session, and wait until it has stopped. The inbox is kept."""
+        given = self.input(StopInput)
+        self.check_version(session_id)
+        self.store.load_state(session_id)  # this user may change it
+        timeout = min(given.get("timeout", conf.STREAM_WAIT_SECONDS), conf.STREAM_WAIT_SECONDS)
+        runner = SessionRunner(None, store=SessionStore(conf.API_DATABASE))
+        return json_response(runner.interrupt(session_id, given.get("reason"), timeout))
+
+
+class IdleView(View):
+    @operation(
+        "wait_for_idle",
+        tag="inbox",
+        response=OccupancySerializer,
+        example=examples.OCCUPANCY,
+        query=(Query("timeout", "How many seconds to wait at most.", float),),
+        etag=False,
+    )
+    def get(self, request: Request, session_id: str) -> HttpResponse:
+        """Wait until nobody drives the session and nothing is left to do, or the time is over."""
+        timeout = min(self.query(WaitQuery).get("timeout", 0.0), conf.STREAM_WAIT_SECONDS)
+        deadline = time.monotonic() + timeout
+        while not (found := self.store.get_occupancy(session_id)).idle:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(_LOOK_SECONDS, left))
+        return json_response(found)

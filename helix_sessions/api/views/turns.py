@@ -1,0 +1,139 @@
+"""Turns: begun, suspended, resumed, rewound; and children that end."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from helix_sessions.api import examples
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.responses import json_response, no_content
+from helix_sessions.api.schema import operation
+from helix_sessions.api.serializers.checkpoints import CommitResultSerializer
+from helix_sessions.api.serializers.states import SessionStateSerializer
+from helix_sessions.api.serializers.turns import (
+    ResumeInput,
+    ResumptionSerializer,
+    RewindInput,
+    SettlementInput,
+    SuspensionInput,
+    TurnInput,
+    TurnSerializer,
+)
+from helix_sessions.api.views.base import View
+from helix_sessions.api.views.states import state_from
+
+
+class TurnsView(View):
+    creates_sessions = True
+
+    @operation(
+        "begin_turn",
+        tag="turns",
+        request=TurnInput,
+        sent={"message": "Where is my parcel?", "agent_type": "support"},
+        response=TurnSerializer,
+        status=201,
+        example=examples.TURN,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Begin a turn: of a new session, of a branch, or of a session that exists, which is continued.
+
+        409 while a run is running, and while the session waits.
+        """
+        given = self.input(TurnInput)
+        turn = self.store.begin_turn(session_id, **given, expected_version=self.expected_version(session_id))
+        return json_response(turn, status=201, version=turn.state.version)
+
+
+class SuspendView(View):
+    @operation(
+        "suspend",
+        tag="turns",
+        request=SuspensionInput,
+        sent=examples.SUSPENSION,
+        response=CommitResultSerializer,
+        example=examples.COMMITTED,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Commit the step with the results that are ready, and let the rest wait.
+
+        A caller that lost the answer repeats the request with the same `checkpoint_meta.checkpoint_id`.
+        """
+        given = self.input(SuspensionInput)
+        result = self.store.suspend(
+            session_id,
+            given.pop("kind"),
+            state=state_from(session_id, given.pop("state")),
+            **given,
+            expected_version=self.expected_version(session_id),
+        )
+        return json_response(result, version=result.version)
+
+
+class ResumeView(View):
+    @operation(
+        "resume",
+        tag="turns",
+        request=ResumeInput,
+        sent={"run_id": "run-2"},
+        response=ResumptionSerializer,
+        example=examples.RESUMPTION,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Go on with a session that is suspended, interrupted or paused: of N callers exactly one does.
+
+        409 `still_waiting` names what is missing.
+        """
+        given = self.input(ResumeInput)
+        resumed = self.store.resume(session_id, **given, expected_version=self.expected_version(session_id))
+        return json_response(resumed, version=resumed.state.version)
+
+
+class RewindView(View):
+    @operation(
+        "rewind",
+        tag="turns",
+        request=RewindInput,
+        sent={"checkpoint_id": examples.CHECKPOINT_ID},
+        response=SessionStateSerializer,
+        example=examples.STATE,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Put state and transcript back to a checkpoint, by default the latest."""
+        given = self.input(RewindInput)
+        state = self.store.rewind(session_id, **given, expected_version=self.expected_version(session_id))
+        return json_response(state, version=state.version)
+
+
+class ChildView(View):
+    @operation(
+        "settle_child",
+        tag="turns",
+        request=SettlementInput,
+        sent={"status": "completed", "output": {"found": True}},
+        status=204,
+        etag=False,
+        if_match=True,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str, child_id: str) -> HttpResponse:
+        """End a sub-session, and tell its parent, whose wait for it is over. Twice is once.
+
+        `If-Match` is the version of the child.
+        """
+        given = self.input(SettlementInput)
+        self.store.settle_child(
+            child_id,
+            given.pop("status"),
+            **given,
+            parent_session_id=session_id,
+            expected_version=self.expected_version(child_id),
+        )
+        return no_content()

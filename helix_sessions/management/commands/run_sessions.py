@@ -1,0 +1,88 @@
+"""`manage.py run_sessions`: the embedded worker."""
+
+import os
+import signal
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS
+
+from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.runtime.agents import configured_agents
+from helix_sessions.runtime.worker import LOOK_SECONDS, Worker
+from helix_sessions.types import RunOutcome
+
+
+class Command(BaseCommand):
+    help = "Runs the agents of HELIX_SESSIONS['AGENTS'] on the sessions that have something to do."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--concurrency", type=_positive, default=4, help="sessions at a time (4)")
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="the alias of the database")
+        parser.add_argument("--lease", type=float, default=30.0, help="seconds a lease lasts (30)")
+        parser.add_argument(
+            "--poll", type=float, default=LOOK_SECONDS, help=f"seconds between two looks ({LOOK_SECONDS})"
+        )
+        parser.add_argument(
+            "--grace",
+            type=float,
+            default=20.0,
+            help="seconds activities may go on after a signal, before they are handed over (20)",
+        )
+        parser.add_argument("--once", action="store_true", help="end when there is nothing left to do")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            agents = configured_agents()
+        except HelixSessionsError as error:
+            raise CommandError(str(error)) from error
+        if not agents:
+            raise CommandError("HELIX_SESSIONS['AGENTS'] names no agents.")
+        worker = Worker(
+            using=options["database"],
+            concurrency=options["concurrency"],
+            lease_ttl=options["lease"],
+            poll=options["poll"],
+            on_outcome=self._show if options["verbosity"] else None,
+        )
+        self._stop_on_signals(worker, options["grace"])
+        if options["verbosity"]:
+            self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
+        tally = worker.work(until_idle=options["once"])
+        if options["verbosity"]:
+            self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
+
+    def _show(self, session_id: str, outcome: RunOutcome) -> None:
+        said = f": {outcome.error}" if outcome.error else ""
+        self.stdout.write(f"{session_id!r} {outcome.kind}{said:.200}")
+
+    def _stop_on_signals(self, worker: Worker, grace: float) -> None:
+        """First let activities end, then hand over at the next boundary, at last go: leases run out."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in signals}
+
+        def leave(number: int, frame: object) -> None:
+            for each in signals:
+                signal.signal(each, before[each])
+            for delay, step in ((0.0, worker.stop), (grace, worker.hand_over), (2 * grace, _go)):
+                timer = threading.Timer(delay, step)
+                timer.daemon = True
+                timer.start()
+
+        for number in signals:
+            signal.signal(number, leave)
+
+
+def _go() -> None:
+    os._exit(0)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("at least 1")
+    return number

@@ -1,0 +1,75 @@
+"""The inbox: prompts that were admitted, and whether they have been promoted to messages."""
+
+from typing import Self
+
+from django.db import models
+from django.db.models.functions import Now
+
+from helix_sessions.models.constraints import non_negative, one_of, session_key
+from helix_sessions.models.fields import DocumentField, IdField
+from helix_sessions.types import DELIVERIES
+
+PENDING = models.Q(promoted_seq__isnull=True, cancelled_seq__isnull=True)
+
+
+class InputQuerySet(models.QuerySet["Input"]):
+    def pending(self) -> Self:
+        """Neither promoted nor cancelled."""
+        return self.filter(PENDING)
+
+    def unattended(self) -> Self:
+        """Pending in a session nobody drives, and that does not wait for a client. One that was stopped is
+        left alone until something new is admitted."""
+        expired = models.Q(session__lease_expires_at__isnull=True) | models.Q(
+            session__lease_expires_at__lte=Now()
+        )
+        goes_on = models.Q(session__status__in=("active", "completed", "failed"))
+        fresh = models.Q(
+            session__status__in=("interrupted", "paused"), created_at__gt=models.F("session__status_since")
+        )
+        return self.pending().filter(expired, goes_on | fresh, session__awaiting_client=False)
+
+    def in_order(self) -> Self:
+        """As they were admitted."""
+        return self.order_by("admitted_seq")
+
+
+class Input(models.Model):
+    """A prompt. The numbers are those of the events that admitted it, cancelled it, or made it a message."""
+
+    pk = models.CompositePrimaryKey("session_id", "input_id")
+    session = session_key()
+    input_id = IdField()
+    prompt = DocumentField()
+    delivery = IdField(max_length=16)
+    admitted_delivery = IdField(max_length=16)
+    admitted_seq = models.BigIntegerField()
+    promoted_seq = models.BigIntegerField(null=True)
+    cancelled_seq = models.BigIntegerField(null=True)
+    created_at = models.DateTimeField()
+
+    objects = InputQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            one_of("delivery", DELIVERIES, "helix_input_delivery"),
+            non_negative("helix_input_seq", "admitted_seq"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["session", "admitted_seq"], name="helix_input_pending_idx", condition=PENDING
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.session_id} input {self.input_id}"
+
+
+class InputClaim(models.Model):
+    """Which session an input id belongs to: the one key that is unique across all sessions."""
+
+    input_id = IdField(primary_key=True)
+    session_id = IdField()
+
+    def __str__(self) -> str:
+        return str(self.input_id)

@@ -1,0 +1,1 @@
+"""What can be done to a session in one sentence; one file for each kind."""

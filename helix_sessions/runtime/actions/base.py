@@ -1,0 +1,60 @@
+"""What an action is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Generator
+from typing import Any, Protocol, TypeVar
+
+from helix_sessions.agents import AgentSession
+from helix_sessions.store import SessionStore
+from helix_sessions.transcripts import heal
+from helix_sessions.types import JSON, UNSET, Unset
+
+T = TypeVar("T")
+
+Stages = Generator[Awaitable[Any], Any, T]
+"""What has to be awaited is yielded, and its value comes back."""
+
+
+class Action(Protocol):
+    """Anything with this method. It returns the session as it should be saved, and saves nothing itself.
+
+    A session with another id is a new one, made of the one that was loaded: it is stored, and the loaded
+    one stays as it is.
+    """
+
+    def execute_on(self, session: AgentSession) -> AgentSession:
+        """The session after the action."""
+        ...
+
+
+class Desk:
+    """What an action that saves on its way has at hand: the store, and a way to save."""
+
+    def __init__(self, store: SessionStore | None = None) -> None:
+        self.store = SessionStore() if store is None else store
+        self.writes: list[Any] = []
+        """Writes to the custom state that are saved with the outcome."""
+        self.output: JSON | Unset = UNSET
+        """What came out of it, saved with the outcome."""
+
+    def healing(self, session: AgentSession) -> list[dict[str, Any]]:
+        """Results to add for tool calls that nobody answered."""
+        return heal(session.state.messages)
+
+    def save(self, session: AgentSession) -> AgentSession:
+        """The session as it is stored now; here, without a runtime, as it is."""
+        return session
+
+
+class StagedAction(ABC):
+    """An action that saves more than once, or awaits something."""
+
+    @abstractmethod
+    def stages(self, session: AgentSession, desk: Desk) -> Stages[AgentSession]:
+        """Go through the action, saving with `desk.save` on the way; what is returned is saved last."""
+
+    def execute_on(self, session: AgentSession) -> AgentSession:
+        """The session after the action, with nothing saved."""
+        from helix_sessions.runtime.waiting import finish
+
+        return finish(self.stages(session, Desk()))

@@ -1,0 +1,122 @@
+"""One owner's work on one session: what was left behind is put right, then activity after activity."""
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from helix_sessions.exceptions import NotResumable, StillWaiting
+from helix_sessions.runtime.activities import Activity
+from helix_sessions.runtime.keeper import Driven
+from helix_sessions.runtime.recovery import is_unfinished, recover
+from helix_sessions.runtime.runner_context import Shown, Unavailable
+from helix_sessions.runtime.runner_io import IO
+from helix_sessions.store import SessionStore
+from helix_sessions.types import Resumption, Run, RunOutcome, SessionState, Turn
+
+IDLE = RunOutcome(kind="idle")
+
+_STOPPED = ("interrupted", "paused")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a drain ended."""
+
+    outcome: RunOutcome
+    looked_until: int = 0
+    """Inputs that were admitted up to this event have been promoted, or are to stay pending."""
+
+
+class Drain:
+    """Drives one session under one lease."""
+
+    def __init__(
+        self,
+        io: IO,
+        store: SessionStore,
+        agent: Any,
+        driven: Driven,
+        *,
+        turn_limit: int,
+        shown: Shown,
+        closing: threading.Event,
+    ) -> None:
+        self._io = io
+        self._store = store
+        self._agent = agent
+        self._driven = driven
+        self._key = driven.session_id
+        self._turn_limit = turn_limit
+        self._shown = shown
+        self._closing = closing
+
+    async def run(self, *, forced: bool) -> Ended:
+        """Work until nothing is left to do. `forced`: at least one turn."""
+        recovered = await self._io.db(recover, self._store, self._key)
+        if recovered:
+            forced = forced or await self._io.db(is_unfinished, self._store, self._key)
+        outcome = IDLE
+        while True:
+            try:
+                if not (forced or await self._has_inputs()):
+                    return Ended(outcome=outcome)
+                await self._io.db(self._shown.before_promotion, self._store, self._key)
+                opened = await self._io.db(self._open, forced, recovered)
+                if isinstance(opened, RunOutcome):
+                    return await self._stopped(opened if forced else outcome)
+                outcome, goes_on = await opened.run()
+            except Unavailable as error:
+                return await self._stopped(RunOutcome(kind="failed", error=str(error)))
+            if not goes_on or self._closing.is_set() or await self._io.db(self._is_asked_to_stop):
+                return await self._stopped(outcome)
+            forced = recovered = False
+
+    async def _has_inputs(self) -> bool:
+        return any((await self._io.db(self._store.count_inputs, self._key)).values())
+
+    async def _stopped(self, outcome: RunOutcome) -> Ended:
+        """What is pending now stays so; what is admitted from here on is looked at again."""
+        head = await self._io.db(self._store.get_session_head, self._key)
+        return Ended(outcome=outcome, looked_until=head.head_seq)
+
+    def _is_asked_to_stop(self) -> bool:
+        """Between two activities: the request is taken, and the next one is not opened."""
+        return self._store.check_interrupt_flag(self._key) is not None or self._driven.stop.is_set()
+
+    def _open(self, forced: bool, recovered: bool) -> Activity | RunOutcome:
+        """Begin the next run, or say what the session waits for. An activity that was cut off goes on with
+        steers; only a new one takes from the queue."""
+        state = self._store.load_state(self._key)
+        last = next(iter(self._store.list_runs(self._key, limit=1).items), None)
+        try:
+            begun = self._begin(state, last)
+        except StillWaiting:
+            kind = last.status if last is not None and last.status.startswith("suspended_") else None
+            return RunOutcome(kind=kind or "suspended_client_tool", run=last)
+        resumed = isinstance(begun, Resumption)
+        steers = self._store.count_inputs(self._key)["steer"]
+        return Activity(
+            self._io,
+            self._store,
+            self._agent,
+            self._driven,
+            begun.run,
+            mode="steer" if resumed or recovered or steers else "queue",
+            turn_limit=self._turn_limit,
+            shown=self._shown,
+            forced=forced or resumed,
+            approved=begun.approved if isinstance(begun, Resumption) else (),
+        )
+
+    def _begin(self, state: SessionState, last: Run | None) -> Turn | Resumption:
+        suspended = (
+            state.pending_client_tool_calls
+            or state.suspended_awaiting_children
+            or (last is not None and last.status.startswith("suspended_"))
+        )
+        if suspended or state.status in _STOPPED:
+            try:
+                return self._store.resume(self._key)
+            except NotResumable:
+                pass
+        return self._store.begin_turn(self._key)

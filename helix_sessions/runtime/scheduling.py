@@ -1,0 +1,61 @@
+"""How a session that was told of reaches somebody who runs it: a task on whatever backend the project has.
+
+Where `TASKS` is not configured nobody is told, and `manage.py run_sessions` finds the session by looking.
+"""
+
+from typing import Any
+
+from django.conf import settings
+
+from helix_sessions.exceptions import NotConfigured
+from helix_sessions.runtime.agents import agent_for, configured_agents
+from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.sweeps import Sweep
+from helix_sessions.store import SessionStore
+from helix_sessions.types import RunOutcome
+
+
+def wake_session(session_id: str, *, agent_type: str, using: str) -> bool:
+    """The default of `WAKER`: schedule a wake; whether there is anybody to run it."""
+    return _schedule("wake_session", session_id, agent_type, using)
+
+
+def schedule_run(session_id: str, *, agent_type: str, using: str) -> bool:
+    """Schedule a run, which executes at least one turn; whether there is anybody to run it."""
+    return _schedule("run_session", session_id, agent_type, using)
+
+
+def runner_for(session_id: str, using: str) -> SessionRunner:
+    """A runner with the agent that the settings name for the session."""
+    store = SessionStore(using)
+    agent_type = store.load_state(session_id).agent_type
+    agent = agent_for(agent_type)
+    if agent is None:
+        raise NotConfigured(f"AGENTS names no agent for sessions of the type {agent_type!r:.100}.")
+    return SessionRunner(agent, store=store)
+
+
+def drive(session_id: str, using: str, *, forced: bool) -> RunOutcome:
+    """What the tasks do."""
+    runner = runner_for(session_id, using)
+    return runner.run(session_id) if forced else runner.wake(session_id)
+
+
+def sweep(using: str) -> int:
+    """Attend to every session that nobody does and whose type has an agent; how many those were."""
+    store = SessionStore(using)
+    agents = configured_agents()
+    found = Sweep(store, None if "*" in agents else list(agents)).find()
+    for each in found:
+        SessionRunner(agent_for(each.agent_type), store=store).attend(each)
+    return len(found)
+
+
+def _schedule(task: str, session_id: str, agent_type: str, using: str) -> bool:
+    configured: Any = settings  # `TASKS` has a default that runs tasks at once, inside the request
+    if not configured.is_overridden("TASKS") or agent_for(agent_type) is None:
+        return False
+    from helix_sessions import tasks  # needs django.tasks or django-tasks
+
+    getattr(tasks, task).enqueue(session_id=session_id, database=using)
+    return True

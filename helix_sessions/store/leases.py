@@ -1,0 +1,129 @@
+"""Leases: which process may drive a session, and a fence against those that once could."""
+
+from collections.abc import Collection
+from copy import copy
+from datetime import datetime
+from typing import Any, Self
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
+
+from helix_sessions import models
+from helix_sessions.exceptions import LeaseHeld
+from helix_sessions.store import inputs
+from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.database import fetch
+from helix_sessions.store.sessions import summaries
+from helix_sessions.store.unit import check_fence
+from helix_sessions.types import UNSET, Lease, Occupancy, SessionSummary
+
+_OCCUPANCY = (
+    *("session_id", "status", "run_id", "pending_inputs", "lease_owner", "lease_expires_at"),
+    *("awaiting_client", "suspended_awaiting_children"),
+)
+
+
+class Leases(StoreBase):
+    """Ownership. A lease says who drives, and is no part of what happens in the session: it neither raises
+    the version nor is it logged."""
+
+    def acquire_lease(self, session_id: str, owner: str, ttl: float) -> Lease:
+        """Take the right to drive a session for `ttl` seconds, or extend it, if it is this owner's.
+
+        `LeaseHeld` while another owner's is live. A lease that is not an extension has a higher `fence`
+        than all before it.
+        """
+        name = inputs.identifier(owner, "The owner of a lease")
+        length = inputs.seconds(ttl, "ttl")
+        with self._write(session_id, fenced=False) as work:
+            session = work.session
+            work.versioned = False
+            now = clock(work.connection)
+            if session.lease_owner != name:
+                if session.lease_owner is not None and session.lease_expires_at > now:
+                    raise LeaseHeld(session.lease_owner, session.lease_expires_at)
+                work.change(fence=session.fence + 1, lease_owner=name)
+            work.change(lease_expires_at=now + length)
+        return Lease(session_id=session.session_id, owner=name, fence=session.fence, expires_at=now + length)
+
+    def renew_lease(self, lease: Lease, ttl: float) -> Lease:
+        """Let a lease run `ttl` seconds from now; `Fenced` if it is not the session's newest any more."""
+        held, length = lease_of(lease), inputs.seconds(ttl, "ttl")
+        with self._write(held.session_id, fenced=False) as work:
+            check_fence(work.session, held)
+            work.versioned = False
+            expires_at = clock(work.connection) + length
+            work.change(lease_expires_at=expires_at)
+        return Lease(session_id=held.session_id, owner=held.owner, fence=held.fence, expires_at=expires_at)
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give a lease back, so that the next owner need not wait. Its holder is fenced from then on."""
+        held = lease_of(lease)
+        with self._write(held.session_id, fenced=False) as work:
+            check_fence(work.session, held)
+            work.versioned = False
+            work.change(lease_owner=None, lease_expires_at=None)
+
+    def get_lease(self, session_id: str) -> Lease | None:
+        """The session's newest lease unless it was given back, live or not."""
+        row = self._read(session_id, ("session_id", "fence", "lease_owner", "lease_expires_at"))
+        if row.lease_owner is None:
+            return None
+        return Lease(
+            session_id=row.session_id,
+            owner=row.lease_owner,
+            fence=row.fence,
+            expires_at=row.lease_expires_at,
+        )
+
+    def get_occupancy(self, session_id: str) -> Occupancy:
+        """Who drives the session, what it has to do, and whether there is anything to wait for."""
+        row = self._read(session_id, _OCCUPANCY)
+        live = row.lease_expires_at is not None and row.lease_expires_at > clock(self._connection)
+        waits = row.awaiting_client or row.suspended_awaiting_children not in (None, "{}")
+        stays = waits or row.status in ("interrupted", "paused")
+        return Occupancy(
+            session_id=row.session_id,
+            status=row.status,
+            run_id=row.run_id,
+            pending_inputs=row.pending_inputs,
+            owner=row.lease_owner if live else None,
+            idle=not (live or row.run_id is not None or (row.pending_inputs and not stays)),
+        )
+
+    def list_abandoned(
+        self, *, agent_types: Collection[str] | None = None, limit: int = 100
+    ) -> list[SessionSummary]:
+        """Sessions with a run under way whose owner's lease ran out, the longest ago first."""
+        rows = models.Session.objects.using(self.using).abandoned()
+        if agent_types is not None:
+            rows = rows.filter(agent_type__in=list(agent_types))
+        if self._owner is not UNSET:
+            rows = rows.owned_by(self._owner)
+        most = inputs.integer(limit, "limit", minimum=1)
+        return summaries(rows.order_by("lease_expires_at")[:most])
+
+    def fenced(self, lease: Lease) -> Self:
+        """This store for the holder of a lease: every write to the lease's session is refused with `Fenced`
+        once the lease is not the newest. Admissions, submissions and interrupt requests need no lease."""
+        store = copy(self)
+        store._lease = lease_of(lease)
+        return store
+
+
+def lease_of(value: Any) -> Lease:
+    """A lease that a caller holds, checked."""
+    lease = inputs.value_of(Lease, value, "A lease")
+    session_key(lease.session_id)
+    inputs.identifier(lease.owner, "The owner of a lease")
+    inputs.integer(lease.fence, "The fence of a lease")
+    inputs.moment(lease.expires_at, "expires_at")
+    return lease
+
+
+def clock(connection: BaseDatabaseWrapper) -> datetime:
+    """The time all owners go by: the database's, where they may be on machines whose clocks disagree."""
+    if connection.vendor == "postgresql":
+        now: datetime = fetch(connection, "SELECT clock_timestamp()", [])[0][0]
+        return now
+    return timezone.now()

@@ -1,0 +1,167 @@
+"""Who runs sessions without being asked: tasks behind admissions, and the embedded worker."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from helix_sessions.exceptions import NotConfigured
+from helix_sessions.runtime.agents import agent_for, configured_agents
+from helix_sessions.runtime.worker import Worker
+from helix_sessions.store import SessionStore
+from tests.parallel import ROOT, _test_database_environment
+from tests.runner.test_activities import said, whole
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AGENTS = {"polite": "tests.runner.agents.polite", "noting": "tests.runner.agents.Noting"}
+
+
+def immediate_backend() -> str:
+    """Of Django 6, or of django-tasks before."""
+    name = "django.tasks" if find_spec("django.tasks") else "django_tasks"
+    return f"{name}.backends.immediate.ImmediateBackend"
+
+
+@pytest.fixture
+def agents(settings: Any) -> None:
+    settings.HELIX_SESSIONS = {"AGENTS": AGENTS}
+
+
+@pytest.fixture
+def immediate(settings: Any) -> None:
+    pytest.importorskip("helix_sessions.tasks")
+    settings.TASKS = {"default": {"BACKEND": immediate_backend()}}
+
+
+class TestAgents:
+    def test_by_type(self, settings: Any) -> None:
+        settings.HELIX_SESSIONS = {"AGENTS": {**AGENTS, "*": "tests.runner.agents.Noting"}}
+        assert agent_for("polite") is agent_for("polite")
+        assert type(agent_for("noting")).__name__ == type(agent_for("anything")).__name__ == "Noting"
+        assert set(configured_agents()) == {"polite", "noting", "*"}
+
+    def test_unnamed_types_have_none(self, agents: None) -> None:
+        assert agent_for("other") is None
+
+    @pytest.mark.parametrize("path", ["tests.runner.agents.missing", "tests.runner.agents.broken"])
+    def test_what_is_no_agent(self, settings: Any, path: str) -> None:
+        settings.HELIX_SESSIONS = {"AGENTS": {"x": path}}
+        with pytest.raises(NotConfigured):
+            agent_for("x")
+
+
+class TestTasks:
+    def test_an_admission_is_run_by_the_task_behind_wake(
+        self, store: SessionStore, agents: None, immediate: None
+    ) -> None:
+        store.create_session("s", agent_type="polite")
+        store.admit_input("s", "hello")
+        assert said(store, "s") == [("user", "hello"), ("assistant", "hello")]
+        store.admit_input("s", "not yet", resume=False)
+        assert len(store.list_inputs("s")) == 1
+
+    def test_only_where_an_agent_is_named(self, store: SessionStore, agents: None, immediate: None) -> None:
+        store.create_session("s", agent_type="other")
+        store.admit_input("s", "hello")
+        assert len(store.list_inputs("s")) == 1
+
+    def test_only_where_tasks_are_configured(self, store: SessionStore, agents: None) -> None:
+        store.create_session("s", agent_type="polite")
+        store.admit_input("s", "hello")
+        assert len(store.list_inputs("s")) == 1
+
+    def test_the_tasks_themselves(self, store: SessionStore, agents: None, immediate: None) -> None:
+        from helix_sessions import tasks
+        from tests.maintenance.test_tasks import done
+
+        store.create_session("s", agent_type="polite")
+        assert done(tasks.run_session, session_id="s")["kind"] == "completed"
+        assert done(tasks.wake_session, session_id="s")["kind"] == "idle"
+        assert done(tasks.wake_session, session_id="gone")["kind"] == "idle"
+        store.admit_input("s", "hello", resume=False)
+        assert done(tasks.sweep_sessions) == {"swept": 1}
+
+
+class TestWorker:
+    def test_it_drains_what_there_is(self, store: SessionStore, agents: None) -> None:
+        for number in range(5):
+            store.create_session(f"s{number}", agent_type="polite")
+            store.admit_input(f"s{number}", "one")
+            store.admit_input(f"s{number}", "two", delivery="queue")
+        store.create_session("foreign", agent_type="other")
+        store.admit_input("foreign", "hello")
+        out = StringIO()
+        call_command("run_sessions", "--once", "--concurrency", "3", "--poll", "0.05", stdout=out)
+        for number in range(5):
+            assert [content for role, content in said(store, f"s{number}")] == ["one", "one", "two", "two"]
+            whole(store, f"s{number}")
+        assert len(store.list_inputs("foreign")) == 1
+        assert "'s3' completed" in out.getvalue()
+        assert "Driven 5, of which 0 failed." in out.getvalue()
+
+    def test_without_agents(self, settings: Any) -> None:
+        settings.HELIX_SESSIONS = {}
+        with pytest.raises(CommandError, match="names no agents"):
+            call_command("run_sessions")
+        settings.HELIX_SESSIONS = {"AGENTS": {"x": "nowhere.at.all"}}
+        with pytest.raises(CommandError, match="nowhere"):
+            call_command("run_sessions")
+
+    def test_an_idle_worker_costs_less_than_a_query_a_second(self, agents: None) -> None:
+        worker = Worker(using="default", concurrency=4)
+        with CaptureQueriesContext(connection) as captured:
+            for _ in range(30):  # as many looks as in 45 seconds
+                worker._take(None)  # type: ignore[arg-type]
+        assert len(captured) <= 30 * worker.poll
+        assert len(captured) >= 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_clean_shutdown(store: SessionStore, tmp_path: Path, number: int) -> None:
+    """What runs is finished, what waits is left to others: every prompt is noted once, none is lost."""
+    notes = tmp_path / "notes"
+    for index in range(8):
+        store.create_session(f"s{index}", agent_type="noting", user_id=str(notes))
+        for prompt in range(4):
+            store.admit_input(f"s{index}", str(prompt), delivery="queue")
+    environment = {**os.environ, **_test_database_environment(), "PYTHONUNBUFFERED": "1"}
+    environment["DJANGO_SETTINGS_MODULE"] = "tests.runner.settings"
+    command = [sys.executable, "manage.py", "run_sessions", "--concurrency", "2", "--poll", "0.05"]
+    for attempt in range(20):
+        worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+        try:
+            deadline = time.monotonic() + 40
+            before = len(notes.read_text().splitlines()) if notes.exists() else 0
+            while not notes.exists() or len(notes.read_text().splitlines()) <= before:
+                assert time.monotonic() < deadline
+                assert worker.poll() is None
+                time.sleep(0.01)
+            if attempt == 0:
+                worker.send_signal(number)
+            else:
+                while any(store.list_inputs(f"s{index}") for index in range(8)):
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+                worker.send_signal(number)
+            assert worker.wait(30) == 0
+        finally:
+            worker.kill()
+            worker.wait()
+            assert worker.stdout
+            worker.stdout.close()
+        if not any(store.list_inputs(f"s{index}") for index in range(8)):
+            break
+    assert sorted(notes.read_text().splitlines()) == [f"s{i} {p}" for i in range(8) for p in range(4)]
+    for index in range(8):
+        whole(store, f"s{index}")
