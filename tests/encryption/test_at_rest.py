@@ -21,7 +21,7 @@ from tests.postgres import find_binaries
 CANARY = "canary-4f1c"
 PLACES = (
     "state message tool input staged event output error result checkpoint sub failure waiting"
-    " pending argument context"
+    " pending argument context prompt"
 )
 
 
@@ -40,6 +40,7 @@ def fill(store: SessionStore, session_id: str = "s") -> str:
         tracing_context={"trace": said("trace")},
     )
     turn = store.begin_turn(session_id, message=said("message"))
+    store.admit_input(session_id, said("prompt"), input_id=f"{session_id}-input")
     call = {"id": "c", "name": said("tool"), "input": {"x": said("input")}, "type": "tool_use"}
     store.append_messages(session_id, [{"role": "assistant", "content": [call]}])
     store.stage_changes(session_id, "step", "c", [{"op": "set", "path": ["k"], "value": said("staged")}])
