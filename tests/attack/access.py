@@ -18,6 +18,9 @@ OPEN = "open"
 
 READ = ("get",)
 
+BY_LINK = {"answer"}
+"""For whoever holds a signed link that a user who may made; see `tests/api/test_answers.py`."""
+
 ACCESS: dict[str, dict[str, str]] = {
     "root": {"get": OPEN},
     "sessions": {"get": LISTING, "post": CREATES},

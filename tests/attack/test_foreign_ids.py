@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 from helix_sessions.models import Session
 from tests.api.routes import BODIES, address, every_method
 from tests.api.test_who_may import fill
-from tests.attack.access import ACCESS, CREATES, LISTING, OPEN, OWN
+from tests.attack.access import ACCESS, BY_LINK, CREATES, LISTING, OPEN, OWN
 from tests.invariants import dump
 
 pytestmark = pytest.mark.django_db
@@ -55,7 +55,7 @@ class TestTheTable:
 
     def test_has_every_name_that_is_mounted(self):
         patterns = get_resolver("helix_sessions.api.urls").url_patterns
-        assert {pattern.name for pattern in patterns if pattern.name} == set(ACCESS)
+        assert {pattern.name for pattern in patterns if pattern.name} == set(ACCESS) | BY_LINK
 
     def test_knows_its_own_words(self):
         assert {rule for _, _, rule in TABLE} == {OWN, LISTING, CREATES, OPEN}
