@@ -288,6 +288,12 @@ class SessionBusy(HelixSessionsError):
     code = "session_busy"
 
 
+class StoreUnavailable(HelixSessionsError):
+    """The database cannot do it now: no room, no connection, or not enough time. Nothing was written."""
+
+    code = "store_unavailable"
+
+
 class IdempotencyInProgress(Conflict):
     """A request with this idempotency key is being worked on; ask again in a moment."""
 

@@ -314,6 +314,17 @@ class StagedChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A document that whoever drives a session keeps with it, under a key of its own."""
+
+    session_id: str
+    key: str
+    document: JSON
+    run_id: str | None
+    """The run that wrote it, if it was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
     """One entry of a session's log."""
 

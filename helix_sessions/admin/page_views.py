@@ -266,15 +266,15 @@ class PageViews(ModelAdmin):
         }
 
 
+def _call_actions(request: HttpRequest) -> list[Action]:
+    """The ways this user may answer pending calls."""
+    return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
+
+
 def _unreadable(session: Session) -> list[sight.Remark]:
     """That a part of the session could not be decrypted, and why."""
     reason = sealed.reason(session)
     return [] if reason is None else [sight.Remark(tone="failed", text=str(reason))]
-
-
-def _call_actions(request: HttpRequest) -> list[Action]:
-    """The ways this user may answer pending calls."""
-    return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
 
 
 def _stream(session: Session) -> str:

@@ -34,6 +34,7 @@ from helix_sessions.types import (
     MessagePage,
     Messages,
     MessageTexts,
+    Note,
     Occupancy,
     Page,
     PendingCall,
@@ -185,6 +186,29 @@ class AsyncSessionStore:
     async def truncate_messages(
         self, session_id: str, count: int, *, expected_version: int | None = ...
     ) -> int: ...
+    async def put_notes(
+        self,
+        session_id: str,
+        notes: Mapping[str, JSON],
+        *,
+        append_messages: Messages = ...,
+        run_id: str | None = ...,
+        quietly: bool = ...,
+        expected_version: int | None = ...,
+    ) -> AppendResult: ...
+    async def get_notes(
+        self,
+        session_id: str,
+        *,
+        keys: Iterable[str] | None = ...,
+        prefix: str = ...,
+        last_first: bool = ...,
+        limit: int | None = ...,
+    ) -> list[Note]: ...
+    async def remove_notes(
+        self, session_id: str, keys: Iterable[str], *, expected_version: int | None = ...
+    ) -> int: ...
+    async def find_notes(self, *, run_id: str) -> list[Note]: ...
     async def create_run(
         self,
         session_id: str,

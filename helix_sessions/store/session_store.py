@@ -13,6 +13,7 @@ from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.leases import Leases
 from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
+from helix_sessions.store.notes import Notes
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
@@ -31,6 +32,7 @@ class SessionStore(
     Cleanup,
     Commits,
     Messages,
+    Notes,
     Runs,
     Checkpoints,
     Debris,

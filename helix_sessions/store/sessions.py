@@ -20,13 +20,14 @@ from helix_sessions.store import (
     cursors,
     frames,
     inputs,
+    notes,
     open_calls,
     snapshots,
     tracing,
 )
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
-from helix_sessions.store.database import execute, fetch
+from helix_sessions.store.database import execute, fetch, let_go_if_broken
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import (
     ALL_COLUMNS,
@@ -66,12 +67,12 @@ _SUMMARY = (
     "created_at",
     "updated_at",
 )
-_COPIED_AT_ONCE = 500
 _GIVE_CLAIMS_BACK = (
     f'DELETE FROM {table(InputClaim).name} WHERE "session_id" = %s AND "input_id" IN'  # noqa: S608
     f' (SELECT "input_id" FROM {table(Input).name} WHERE "session_id" = %s)'
 )
 _FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner")
+_COPIED_AT_ONCE = 500
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
 }
@@ -221,6 +222,7 @@ class Sessions(StoreBase):
         return self._query()
 
     def _query(self, *, tombstones: bool = False) -> SessionQuerySet:
+        let_go_if_broken(self._connection)
         sessions = Session.with_tombstones if tombstones else Session.objects
         rows = sessions.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
@@ -399,6 +401,8 @@ def branch(
     _copy_messages(work, source_id, count)
     if with_agent:
         agent_records.give(work, source_id)
+    if checkpoint_id is None and message_count is None:  # notes are of the present
+        notes.copy(work, source_id)
     return work, custom
 
 

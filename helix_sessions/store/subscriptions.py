@@ -16,7 +16,7 @@ from helix_sessions.store.events import record
 from helix_sessions.store.tables import table
 from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import read_row
-from helix_sessions.stream.followers import BATCH, Batch, Entry, Item
+from helix_sessions.stream.followers import FIRST_BATCH, Batch, Entry, Item, next_batch
 from helix_sessions.stream.hub import hub
 from helix_sessions.stream.tails import Tail
 from helix_sessions.types import JSON, UNSET, EventRecord, Fragment
@@ -80,6 +80,7 @@ class SessionLog:
     def __init__(self, using: str, session_id: str, *, owner: Any = UNSET) -> None:
         self.key = (using, session_id)
         self._owner = owner
+        self._limit = FIRST_BATCH
 
     def open(self) -> tuple[Any, int]:
         """When the session was created, and its last event."""
@@ -95,12 +96,15 @@ class SessionLog:
 
     def _read(self, after: int) -> Batch | None:
         connection = connections[self.key[0]]
-        rows = fetch(connection, _next_sql(connection.vendor), [self.key[1], after, BATCH, self.key[1]])
+        limit = self._limit
+        rows = fetch(connection, _next_sql(connection.vendor), [self.key[1], after, limit, self.key[1]])
         if not rows:
             return None
         [created_at] = table(Session).decoder(("created_at",))(rows[0][:1])
         found = [row[1:] for row in rows if row[1] is not None]
-        return Batch(created_at, [Entry(row) for row in log_rows.opened(self.key[1], found)])
+        entries = [Entry(row) for row in log_rows.opened(self.key[1], found)]
+        self._limit = next_batch(limit, entries)
+        return Batch(created_at, entries, is_last=len(entries) < limit)
 
     def _patiently(self, read: Callable[[], T]) -> T:
         connection = connections[self.key[0]]

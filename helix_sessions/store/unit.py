@@ -104,7 +104,7 @@ class SessionRow:
 
 
 @cache
-def _read_sql(vendor: str, columns: tuple[str, ...], tombstones: bool) -> str:
+def _read_sql(vendor: str, columns: tuple[str, ...], tombstones: bool = False) -> str:
     sessions = table(Session)
     there = "" if tombstones else f" AND {present()}"
     return (

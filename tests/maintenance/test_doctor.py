@@ -132,6 +132,8 @@ class TestDoctor:
                 f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
                 " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
             )
+        if code == "orphan_note":
+            store.put_notes("s", {"n": 1})
         if code == "orphan_agent_record":
             SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_client_call":

@@ -3,16 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass
-class Outcome:
-    """What `run_turn` returns."""
-
-    message: Any
-    writes: Any = ()
-    usage: Any = None
-    output: Any = None
-    error: str | None = None
+from helix_sessions.runtime import TurnOutcome as Outcome
 
 
 def says(text: str, **more: Any) -> Outcome:

@@ -7,7 +7,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0010_waiting"),
+        ("helix_sessions", "0011_notes"),
     ]
 
     operations = [
