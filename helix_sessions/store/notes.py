@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from helix_sessions import documents, models
+from helix_sessions import documents, encryption, models
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase
@@ -21,6 +21,7 @@ from helix_sessions.types import JSON, UNSET, AppendResult, Messages, Note
 
 _AFTER_EVERY_KEY = "\U0010ffff"
 _KEYS_AT_ONCE = 500
+_COLUMNS = ("session_id", "key", "run_id", "document")
 
 
 class Notes(StoreBase):
@@ -53,8 +54,9 @@ class Notes(StoreBase):
 
         def replace(work: Work) -> None:
             _say(work, texts, said, quietly)
+            encode = table(models.Note).encoder(work.connection.vendor, _COLUMNS)
             for key, text in texts.items():
-                work.statement(_replace_sql(), [work.session.session_id, key, run, text])
+                work.statement(_replace_sql(), encode([work.session.session_id, key, run, text]))
 
         try:
             if quietly:
@@ -97,8 +99,14 @@ class Notes(StoreBase):
                 sql = _keys_sql(self._connection.vendor, len(some))
                 rows = fetch(self._connection, sql, [row.session_id, *some], prepare=False)
                 found += sorted(rows, reverse=last_first)
+        rows_of = table(models.Note)
         return [
-            Note(session_id=row.session_id, key=key, document=documents.load(text), run_id=run)
+            Note(
+                session_id=row.session_id,
+                key=key,
+                document=documents.load(rows_of.open_text("document", text, row.session_id, key)),
+                run_id=run,
+            )
             for key, text, run in found[:most]
         ]
 
@@ -132,8 +140,13 @@ class Notes(StoreBase):
 
 
 def copy(work: Work, source_id: str) -> None:
-    """Copy the notes of another session to a new one."""
+    """Copy the notes of another session to a new one: inside the database, but for content that has to be
+    sealed for its new place."""
     names = table(models.Note).name
+    if encryption.keyring() is not None:
+        for row in models.Note.objects.using(work.connection.alias).filter(session_id=source_id):
+            work.insert(models.Note, key=row.key, run_id=row.run_id, document=documents.write(row.document))
+        return
     work.statement(
         f'INSERT INTO {names} ("session_id", "key", "run_id", "document")'  # noqa: S608
         f' SELECT %s, "key", "run_id", "document" FROM {names} WHERE "session_id" = %s',
@@ -167,9 +180,8 @@ def _keys(values: Any) -> list[str]:
 
 @cache
 def _replace_sql() -> str:
-    columns = ("session_id", "key", "run_id", "document")
     return (
-        f'{insert_sql(models.Note, columns, 1)} ON CONFLICT ("session_id", "key") DO UPDATE SET'
+        f'{insert_sql(models.Note, _COLUMNS, 1)} ON CONFLICT ("session_id", "key") DO UPDATE SET'
         ' "run_id" = excluded."run_id", "document" = excluded."document"'
     )
 
