@@ -1,7 +1,7 @@
 """Live and ready."""
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from helix_sessions import health
 
@@ -24,7 +24,7 @@ def test_a_database_that_does_not_answer(client, monkeypatch):
     def gone(*args, **kwargs):
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(type(connection), "cursor", gone)
+    monkeypatch.setattr(connections["default"], "cursor", gone)
     answer = client.get("/health/ready")
     assert answer.status_code == 503
     assert answer.json()["checks"]["database"] == "failing"

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.django_db
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
     return {
-        (sample.name, *sample.labels.values()): sample.value
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -33,9 +33,9 @@ def test_what_this_process_served(client, admin_user, api, session):
     client.force_login(admin_user)
     found = samples(client.get("/metrics").content.decode())
     route = "api/sessions/<helix_id:session_id>"
-    assert found["helix_sessions_api_requests_total", route, "GET", "200"] >= 1
-    assert found["helix_sessions_api_requests_total", route, "GET", "404"] >= 1
-    assert found["helix_sessions_api_request_seconds_count", route, "GET"] >= 2
+    assert found["helix_sessions_api_requests_total", "GET", route, "200"] >= 1
+    assert found["helix_sessions_api_requests_total", "GET", route, "404"] >= 1
+    assert found["helix_sessions_api_request_seconds_count", "GET", route] >= 2
     assert not any("unknown" in part for name in found for part in name)
 
 
