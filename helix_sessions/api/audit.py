@@ -26,7 +26,7 @@ class _Refused(Exception):
     """Rolls back what a refused request may have begun."""
 
 
-def watched(view: Any, request: Any, dispatch: Callable[[], HttpResponse]) -> HttpResponse:
+def watched(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
     """Answer a request, and tell of it."""
     began = perf_counter()
     changes = request.method not in SAFE_METHODS
@@ -36,7 +36,7 @@ def watched(view: Any, request: Any, dispatch: Callable[[], HttpResponse]) -> Ht
     return response
 
 
-def _kept(view: Any, request: Any, dispatch: Callable[[], HttpResponse]) -> HttpResponse:
+def _kept(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
     answered: list[HttpResponse] = []
     try:
         with transaction_on(conf.API_DATABASE):

@@ -153,8 +153,17 @@ def test_nothing_runs_on_any_page(planted: tuple[Browser, list[str]]):
     browser, keys = planted
     found: list[str] = []
     page = browser.open(APP)
-    page.on("dialog", lambda dialog: (found.append(f"dialog {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: "evil.example" in request.url and found.append(request.url))
+
+    def dismiss(dialog: Any) -> None:
+        found.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def watch(request: Any) -> None:
+        if "evil.example" in request.url:
+            found.append(request.url)
+
+    page.on("dialog", dismiss)
+    page.on("request", watch)
     opened = 0
     for path in addresses(keys):
         answer = page.goto(browser._address + path, wait_until="load")
