@@ -50,7 +50,7 @@ def _try(name: str, check: object) -> bool:
 def _database() -> bool:
     with connections[conf.API_DATABASE].cursor() as cursor:
         cursor.execute("SELECT 1")
-        return cursor.fetchone() == (1,)
+        return bool(cursor.fetchone() == (1,))
 
 
 def _migrations() -> bool:

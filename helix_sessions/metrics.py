@@ -58,7 +58,7 @@ class DatabaseCollector:
             yield GaugeMetricFamily(f"helix_sessions_{name}", about, value=found.count())
 
 
-REGISTRY.register(DatabaseCollector())  # type: ignore[arg-type]
+REGISTRY.register(DatabaseCollector())
 
 
 def observe(route: str, method: str, status: int, seconds: float) -> None:
