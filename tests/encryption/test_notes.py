@@ -1,5 +1,7 @@
 """Notes at rest: sealed wherever they are written, opened wherever they are read."""
 
+from typing import Any
+
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -37,7 +39,8 @@ def test_a_thread_of_langgraph_is_sealed(store: SessionStore) -> None:
     graph.add_edge(START, "agent")
     config = {"configurable": {"thread_id": "t"}}
     for _ in range(2):
-        said = graph.compile(checkpointer=DjangoSaver()).invoke({"messages": [("user", SECRET)]}, config)
+        compiled: Any = graph.compile(checkpointer=DjangoSaver())
+        said = compiled.invoke({"messages": [("user", SECRET)]}, config)
 
     assert [message.content for message in said["messages"]] == [
         *(SECRET, f"{SECRET} 1", SECRET, f"{SECRET} 3")

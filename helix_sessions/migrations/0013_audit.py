@@ -7,7 +7,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0011_notes"),
+        ("helix_sessions", "0012_context"),
     ]
 
     operations = [
