@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml requirements.txt
 
-.PHONY: help run test lint format matrix bench bench-quick clean
+.PHONY: help run test lint format matrix torture bench bench-quick clean
 
 help:
 	@echo "make run     the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint    the checks of make test without the tests"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make matrix  the tests on every supported Django and Python found here"
+	@echo "make torture the long campaigns against the promises, ARGS=\"kills --seconds 600 --seed 7\" for some"
 	@echo "make bench   against hand-written SQL and other products (make bench-quick: five minutes)"
 	@echo "make clean   remove the virtual environment, the demo's data and all caches"
 
@@ -47,6 +48,9 @@ format: $(VENV)/test.stamp
 matrix: $(VENV)/test.stamp
 	$(INSTALL) -e ".[matrix]"
 	$(BIN)/nox
+
+torture: $(VENV)/test.stamp
+	$(BIN)/python -m tests.torture $(ARGS)
 
 bench: .venv-bench/stamp
 	.venv-bench/bin/python -m bench

@@ -15,6 +15,8 @@ from typing import Any
 
 from bench import payload
 from bench.contestants.base import Contestant
+from bench.contestants.google_adk import APP, USER, GoogleAdk
+from bench.contestants.langgraph import LangGraph
 from bench.contestants.openai_agents import OpenAIAgents
 from bench.contestants.ours import Ours
 from bench.databases import Arena, arena
@@ -47,6 +49,52 @@ class OpenAIAgentsAdapter(OpenAIAgents):
         self.sessions[session_id] = DjangoSession(session_id)
 
 
+class LangGraphAdapter(LangGraph):
+    """`DjangoSaver` instead of `PostgresSaver`."""
+
+    name = "DjangoSaver"
+    database = Ours.database
+    packages = ("langgraph",)
+
+    def __init__(self, place: Place, through: Route = "direct") -> None:
+        from helix_sessions.integrations.langgraph import DjangoSaver
+
+        self.saver: Any = DjangoSaver()
+        self.threads = {}
+
+    def close(self) -> None:
+        from django.db import connections
+
+        connections.close_all()
+
+
+class GoogleAdkAdapter(GoogleAdk):
+    """`DjangoSessionService` instead of `DatabaseSessionService`."""
+
+    name = "DjangoSessionService"
+    database = Ours.database
+    packages = ("google.adk.sessions",)
+
+    def __init__(self, place: Place, through: Route = "direct") -> None:
+        from helix_sessions.integrations.google_adk import DjangoSessionService
+
+        self.runner = asyncio.Runner()
+        self.service: Any = DjangoSessionService()
+        self.sessions = {}
+
+    def close(self) -> None:
+        self.runner.run(_close_connections())
+        self.runner.close()
+
+    def fill(self, session_id: str, messages: list[payload.Document]) -> None:
+        from helix_sessions.store import SessionStore
+
+        self.append(session_id, messages[:1])
+        store, key = SessionStore(), f"{APP}/{USER}/{session_id}"
+        first = store.get_messages(key).messages
+        store.append_messages(key, first * (len(messages) - 1))
+
+
 async def _close_connections() -> None:
     from asgiref.sync import sync_to_async
     from django.db import connections
@@ -70,7 +118,25 @@ def _add_items(one: Any, session_id: str) -> None:
     one.append(session_id, next(_steps).messages)
 
 
-DUELS = [Duel("OpenAI add_items, two items", OpenAIAgents, OpenAIAgentsAdapter, _add_items, 1.5)]
+def _step(one: Any, session_id: str) -> None:
+    one.step(session_id, next(_steps))
+
+
+def _append_event(one: Any, session_id: str) -> None:
+    one.append(session_id, next(_steps).messages[:1])
+
+
+def _append_with_state(one: Any, session_id: str) -> None:
+    step = next(_steps)
+    one._append(session_id, step.messages[1], step.state)
+
+
+DUELS = [
+    Duel("LangGraph step, put_writes and put", LangGraph, LangGraphAdapter, _step, 5, 0.1),
+    Duel("OpenAI add_items, two items", OpenAIAgents, OpenAIAgentsAdapter, _add_items, 1.5),
+    Duel("ADK append_event", GoogleAdk, GoogleAdkAdapter, _append_event, 2),
+    Duel("ADK append_event, 4 KB of state", GoogleAdk, GoogleAdkAdapter, _append_with_state, 2),
+]
 
 
 def main() -> None:
@@ -119,7 +185,7 @@ def _verdict(reached: bool) -> str:
 
 
 def _wal_of(place: Place, task: Task) -> float:
-    """Bytes of WAL per call; a few before it, so that whole pages after a checkpoint are not counted."""
+    """Bytes of WAL per call; a few before, so that whole pages after a checkpoint are not counted."""
     place.execute("CHECKPOINT")
     for _ in range(10):
         task.run()

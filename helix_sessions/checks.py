@@ -9,7 +9,9 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
 
-from helix_sessions.conf import known_settings
+from helix_sessions import encryption
+from helix_sessions.conf import conf, known_settings
+from helix_sessions.exceptions import NotConfigured
 
 MIN_POSTGRESQL = 140000
 MIN_SQLITE = (3, 35)
@@ -54,6 +56,24 @@ def _fits(value: Any, wanted: Any) -> bool:
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
     return isinstance(value, get_origin(wanted) or wanted)
+
+
+@register()
+def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The keys of `ENCRYPTION` are keys, and what it needs is installed."""
+    if not isinstance(conf.ENCRYPTION, dict):
+        return []  # said by `check_settings`
+    try:
+        encryption.keyring()
+    except NotConfigured as error:
+        return [
+            Error(
+                str(error),
+                hint="A key is 32 bytes in base64; manage.py rotate_encryption --new-key prints one.",
+                id="helix_sessions.E008",
+            )
+        ]
+    return []
 
 
 @register()

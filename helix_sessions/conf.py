@@ -89,6 +89,11 @@ class Conf:
     ARCHIVE_PREFIX: str = "helix_sessions/archives"
     """The folder of that storage under which archives are written."""
 
+    ENCRYPTION: dict[str, Any] = {}
+    """Content at rest: `{"keys": {"2026": "32 bytes in base64"}, "active": "2026"}`. Every key opens, the
+    active one seals; with `None` new content is stored as it is. `keys` may be the path of a function that
+    returns them."""
+
     WORKSPACE_PROVIDERS: dict[str, Any] = {}
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
     of a class, or such a path and a dict of arguments for it."""

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from helix_sessions.conf import conf
+from helix_sessions.encryption import SEALED
 from helix_sessions.exceptions import InvalidDocument
 
 try:
@@ -95,6 +96,8 @@ def _written_fast(value: Any) -> str | None:
 
 def load(text: str) -> Any:
     """The value a document's text stands for."""
+    if text.startswith(SEALED):
+        raise ValueError("sealed content was read as if it were a document")
     return json.loads(text)
 
 

@@ -259,6 +259,23 @@ class NotConfigured(HelixSessionsError):
     code = "not_configured"
 
 
+class ContentUnreadable(HelixSessionsError):
+    """Stored content cannot be decrypted: its key is not configured, or it was changed behind our back."""
+
+    code = "content_unreadable"
+
+    def __init__(self, message: str | None = None, *, key_id: str = "") -> None:
+        super().__init__(message or "This content cannot be decrypted.")
+        self.key_id = key_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_content_unreadable, (str(self), self.key_id)
+
+
+def _rebuild_content_unreadable(message: str, key_id: str) -> ContentUnreadable:
+    return ContentUnreadable(message, key_id=key_id)
+
+
 class InvalidExport(HelixSessionsError, ValueError):
     """What was to be imported is not a whole export of sessions."""
 
@@ -269,6 +286,12 @@ class SessionBusy(HelixSessionsError):
     """The session's row lock was not had in time, or a deadlock was broken; nothing was written."""
 
     code = "session_busy"
+
+
+class StoreUnavailable(HelixSessionsError):
+    """The database cannot do it now: no room, no connection, or not enough time. Nothing was written."""
+
+    code = "store_unavailable"
 
 
 class IdempotencyInProgress(Conflict):

@@ -81,7 +81,7 @@ def results_in(message: Any) -> list[str]:
 def _read_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function")
     if not isinstance(function, dict):
-        return _call(call, arguments=call.get("arguments", {}))
+        return _call(call, arguments=call.get("arguments", call.get("args", {})))
     arguments = function.get("arguments", {})
     if isinstance(arguments, str):
         arguments = _parsed(arguments)

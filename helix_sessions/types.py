@@ -314,6 +314,17 @@ class StagedChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A document that whoever drives a session keeps with it, under a key of its own."""
+
+    session_id: str
+    key: str
+    document: JSON
+    run_id: str | None
+    """The run that wrote it, if it was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
     """One entry of a session's log."""
 
@@ -634,6 +645,22 @@ class PruneSummary:
     """Sessions the policy would delete, but a sub-session of them is kept."""
     errors: int = 0
     """Sessions that could not be dealt with. They are tried again the next time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotationSummary:
+    """What a rotation of encryption keys has sealed anew, or in a dry run would."""
+
+    sessions: int = 0
+    """Sessions that were looked at."""
+    rows: int = 0
+    """Rows that were written again."""
+    files: int = 0
+    """Archives that were written again."""
+    errors: int = 0
+    """Sessions and kept answers with content that cannot be read. It is left as it is."""
+    last_session_id: str | None = None
+    """The session it came to last; `after` goes on behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

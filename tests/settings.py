@@ -1,6 +1,7 @@
 """The demo project's settings for tests.
 
 `DATABASE_URL` names a PostgreSQL server; without it the tests use an SQLite file (see `conftest.py`).
+`HELIX_TEST_POOLED` says that a transaction-pooling proxy is in between.
 `HELIX_TEST_DATABASE_NAME` is set by `tests.parallel` for processes that join a running test.
 """
 
@@ -12,8 +13,19 @@ from project.database import database_from_url
 from project.settings import *  # noqa: F403
 
 DATABASES = {"default": database_from_url(os.environ.get("DATABASE_URL") or "sqlite:///unused.sqlite3")}
+if os.environ.get("HELIX_TEST_POOLED"):
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
 if _joined_database := os.environ.get("HELIX_TEST_DATABASE_NAME"):
     DATABASES["default"]["NAME"] = _joined_database
+
+if os.environ.get("HELIX_TEST_ENCRYPTION"):
+    # Everything that the tests store is encrypted, in every process of the run, whatever a test sets.
+    from helix_sessions.conf import Conf
+
+    Conf.ENCRYPTION = {
+        "keys": {"tests": "dGVzdHMgb25seTogdGhpcnR5LXR3byBieXRlcyEhISE="},
+        "active": "tests",
+    }
 
 DEBUG = False
 ROOT_URLCONF = "tests.urls"

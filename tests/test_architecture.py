@@ -12,7 +12,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in pat
 
 DOORS = ("api", "admin", "templatetags", "management", "integrations", "urls")
 DRIVERS = ("runtime", "stream", "tasks")
-MANNERS = ("apps", "checks", "conf", "documents", "exceptions", "signals", "types")
+MANNERS = ("apps", "checks", "conf", "documents", "encryption", "exceptions", "signals", "types")
 
 MAY_KNOW = {
     "exceptions": (),
@@ -20,19 +20,20 @@ MAY_KNOW = {
     "types": ("agents", "exceptions"),
     "conf": (),
     "signals": (),
-    "documents": ("conf", "exceptions"),
+    "encryption": ("conf", "exceptions"),
+    "documents": ("conf", "encryption", "exceptions"),
     "transcripts": (),
     "projection": ("transcripts", "types"),
     "recovery": ("projection", "transcripts"),
     "writes": ("exceptions",),
     "usage": (),
-    "models": ("documents", "types"),
-    "checks": ("conf", "models"),
+    "models": ("documents", "encryption", "types"),
+    "checks": ("conf", "encryption", "exceptions", "models"),
     "apps": ("checks",),
     "storages": ("exceptions",),
     "workspaces": ("conf", "exceptions", "storages"),
     "store": (
-        *("agents", "conf", "documents", "exceptions", "models", "projection", "recovery"),
+        *("agents", "conf", "documents", "encryption", "exceptions", "models", "projection", "recovery"),
         *("signals", "storages", "stream", "transcripts", "types", "workspaces", "writes"),
     ),
 }

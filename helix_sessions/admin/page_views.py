@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import sight
+from helix_sessions.admin import sealed, sight
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
@@ -227,7 +227,8 @@ class PageViews(ModelAdmin):
         session_id = unquote(object_id)
         if not sight.is_id(session_id):
             return None
-        return Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
+        session = Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
+        return None if session is None else sealed.settle(session)
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._get_obj_does_not_exist_redirect(request, self.opts, unquote(object_id))  # type: ignore[attr-defined, no-any-return]
@@ -254,7 +255,7 @@ class PageViews(ModelAdmin):
             "object_id": quote(session.session_id),
             "status_chip": sight.status_chip(session.status),
             "chips": list(sight.condition_chips(session, now)),
-            "remarks": sight.remarks(session, now),
+            "remarks": [*_unreadable(session), *sight.remarks(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "actions": [
                 action
@@ -268,6 +269,12 @@ class PageViews(ModelAdmin):
 def _call_actions(request: HttpRequest) -> list[Action]:
     """The ways this user may answer pending calls."""
     return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
+
+
+def _unreadable(session: Session) -> list[sight.Remark]:
+    """That a part of the session could not be decrypted, and why."""
+    reason = sealed.reason(session)
+    return [] if reason is None else [sight.Remark(tone="failed", text=str(reason))]
 
 
 def _stream(session: Session) -> str:

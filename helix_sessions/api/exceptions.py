@@ -1,10 +1,12 @@
 """Errors as problems: one table from the codes of the store to status codes, one body (RFC 9457)."""
 
 import json
+import logging
 from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 from rest_framework import exceptions as drf
 
@@ -25,11 +27,15 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.StaleState: 412,
     exceptions.SessionConflict: 409,
     exceptions.SessionBusy: 503,
+    exceptions.StoreUnavailable: 503,
+    exceptions.ContentUnreadable: 503,
     exceptions.HelixSessionsError: 400,
 }
 """An error has the status of the nearest of its classes that is named here."""
 
-_RETRIED = (exceptions.SessionBusy, exceptions.IdempotencyInProgress)
+_RETRIED = (exceptions.SessionBusy, exceptions.StoreUnavailable, exceptions.IdempotencyInProgress)
+
+logger = logging.getLogger("helix_sessions.api")
 
 
 class BodyTooLarge(drf.APIException):
@@ -94,6 +100,8 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """The exception handler of every view here; `None` lets an unforeseen error be Django's."""
     if isinstance(error, exceptions.HelixSessionsError):
         return problem_of(error)
+    if isinstance(error, OperationalError | InterfaceError):
+        return _database_lost(error)
     if isinstance(error, Http404):
         error = drf.NotFound()
     elif isinstance(error, PermissionDenied):
@@ -110,3 +118,15 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
             400, "invalid_input", "The request is not of the form this call takes.", errors=error.detail
         )
     return problem(error.status_code, str(error.get_codes()), str(error.detail), headers=headers)
+
+
+def _database_lost(error: Exception) -> HttpResponse:
+    """The connection went in the middle of it, so nobody knows whether it took place."""
+    logger.error("The database was lost in the middle of a request (%s).", type(error).__name__)
+    logger.debug("It said:", exc_info=error)
+    return problem(
+        503,
+        "database_lost",
+        "The database went away. A write may have taken place or not; repeat it with its Idempotency-Key.",
+        headers={"Retry-After": str(RETRY_AFTER)},
+    )

@@ -63,8 +63,9 @@ class JobCommand(BaseCommand):
         for name, value in values.items():
             if value is None:
                 continue
-            shown = f"{value:,}" if isinstance(value, int) else ", ".join(value) or "none"
-            self.stdout.write(f"{name.replace('_', ' '):>20}: {shown}")
+            if not isinstance(value, str):
+                value = f"{value:,}" if isinstance(value, int) else ", ".join(value) or "none"
+            self.stdout.write(f"{name.replace('_', ' '):>20}: {value}")
 
     def confirm(self, question: str, options: dict[str, Any]) -> None:
         """Go on only if somebody says yes, or `--no-input` was given."""

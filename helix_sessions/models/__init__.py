@@ -8,6 +8,7 @@ from helix_sessions.models.events import Event, EventKey
 from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.inputs import Input, InputClaim
 from helix_sessions.models.messages import Message
+from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
 from helix_sessions.models.staging import StagedChange
@@ -25,6 +26,7 @@ __all__ = [
     "Input",
     "InputClaim",
     "Message",
+    "Note",
     "Run",
     "Session",
     "StagedChange",

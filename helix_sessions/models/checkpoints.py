@@ -36,7 +36,7 @@ class Checkpoint(models.Model):
     run_id = IdField(null=True)
     step_id = IdField(null=True)
     metadata = DocumentField(default=dict)
-    fingerprint = IdField(max_length=32)
+    fingerprint = IdField(max_length=32, digest=True)
     created_at = models.DateTimeField()
 
     objects = CheckpointQuerySet.as_manager()

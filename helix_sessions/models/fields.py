@@ -1,20 +1,27 @@
 """Columns: ids that sort alike on every engine, and documents that come back byte for byte."""
 
+from functools import cache
 from typing import Any, TypeAlias
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Case, When
 from django.db.models.functions import Cast, Left, Length
+from django.db.models.lookups import Exact
+from django.db.models.query_utils import DeferredAttribute
 
-from helix_sessions import documents
+from helix_sessions import documents, encryption
+from helix_sessions.encryption import SEALED, Sealed
 
 Sql: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class IdField(models.CharField):  # type: ignore[type-arg]
-    """A short text compared by its code points, on PostgreSQL as on SQLite."""
+    """A short text compared by its code points, on PostgreSQL as on SQLite. One that is the `digest` of
+    content is veiled where content is encrypted."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, digest: bool = False, **kwargs: Any) -> None:
+        self.digest = digest
         kwargs.setdefault("max_length", 255)
         super().__init__(*args, **kwargs)
 
@@ -34,10 +41,38 @@ class IdField(models.CharField):  # type: ignore[type-arg]
         return parameters
 
 
+class DocumentAttribute(DeferredAttribute):
+    """A document of an instance; sealed content is opened when it is asked for, and not before."""
+
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        if instance is None:
+            return self
+        name = self.field.attname
+        value = instance.__dict__.get(name)
+        if type(value) is Sealed:
+            text = encryption.open_text(place_of(instance, name), value.text)
+            value = instance.__dict__[name] = documents.load(text)
+        elif name not in instance.__dict__:
+            return super().__get__(instance, cls)
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.field.attname] = value
+
+
 class DocumentField(models.Field):  # type: ignore[type-arg]
-    """A JSON value kept as the text it was written with: `json`, not `jsonb`, on PostgreSQL."""
+    """A JSON value kept as the text it was written with: `json`, not `jsonb`, on PostgreSQL.
+
+    It is content, and encrypted where that is switched on, unless it is `searchable`: what operators filter
+    by and count.
+    """
 
     empty_strings_allowed = False
+    descriptor_class = DocumentAttribute
+
+    def __init__(self, *args: Any, searchable: bool = False, **kwargs: Any) -> None:
+        self.searchable = searchable
+        super().__init__(*args, **kwargs)
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "json" if connection.vendor == "postgresql" else "text"
@@ -47,7 +82,9 @@ class DocumentField(models.Field):  # type: ignore[type-arg]
         return (f"{sql}::text", params) if compiler.connection.vendor == "postgresql" else (sql, params)
 
     def from_db_value(self, value: str | None, expression: Any, connection: BaseDatabaseWrapper) -> Any:
-        return None if value is None else documents.load(value)
+        if value is None:
+            return None
+        return Sealed(value) if value.startswith(SEALED) else documents.load(value)
 
     def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         if value is None or hasattr(value, "resolve_expression"):
@@ -55,9 +92,24 @@ class DocumentField(models.Field):  # type: ignore[type-arg]
         return documents.dump(value)
 
 
-def beginning_of(column: str, characters: int) -> Left:
-    """The first characters of a document's text, cut by the database."""
-    return Left(Cast(column, models.TextField()), characters)
+@cache
+def key_of(model: type[models.Model]) -> tuple[str, ...]:
+    """The columns of a table's primary key, in order."""
+    fields = getattr(model._meta, "pk_fields", None) or [model._meta.pk]
+    return tuple(field.attname for field in fields)
+
+
+def place_of(instance: models.Model, column: str) -> encryption.Place:
+    """Where a column of an instance is stored."""
+    key = [instance.__dict__[name] for name in key_of(type(instance))]
+    return (instance._meta.model_name, column, *key)
+
+
+def beginning_of(column: str, characters: int) -> Case:
+    """The first characters of a document's text, cut by the database; sealed content cannot be cut."""
+    text = Cast(column, models.TextField())
+    cut = Left(text, characters, output_field=models.TextField())
+    return Case(When(Exact(Left(text, 1), SEALED), then=text), default=cut)
 
 
 def size_of(column: str) -> Length:

@@ -21,7 +21,7 @@ class IdempotentAnswer(models.Model):
     key = IdField()
     digest = IdField(max_length=32)
     status = models.PositiveSmallIntegerField(null=True)
-    headers = DocumentField(default=dict)
+    headers = DocumentField(default=dict, searchable=True)
     body = models.TextField(default="")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()

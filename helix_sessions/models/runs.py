@@ -30,7 +30,7 @@ class Run(models.Model):
     end_sequence = models.BigIntegerField(null=True)
     output = DocumentField(null=True)
     error = DocumentField(null=True)
-    usage = DocumentField(null=True)
+    usage = DocumentField(null=True, searchable=True)
     metadata = DocumentField(default=dict)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)

@@ -153,8 +153,8 @@ class Session(models.Model):
         related_name="+",
     )
     user_id = IdField(null=True)
-    tags = DocumentField(default=list)
-    metadata = DocumentField(default=dict)
+    tags = DocumentField(default=list, searchable=True)
+    metadata = DocumentField(default=dict, searchable=True)
 
     status = IdField(max_length=16, default="active")
     status_since = models.DateTimeField()
@@ -177,7 +177,7 @@ class Session(models.Model):
     client_tool_call_ownership = DocumentField(null=True)
     tracing_context = DocumentField(null=True)
     location = DocumentField(null=True)
-    workspace_ref = DocumentField(null=True)
+    workspace_ref = DocumentField(null=True, searchable=True)
 
     version = models.BigIntegerField(default=1)
     head_seq = models.BigIntegerField(default=0)
@@ -202,7 +202,7 @@ class Session(models.Model):
     state_pinned = models.BigIntegerField(default=0)
     state_size = models.BigIntegerField(default=0)
     state_delta = models.BigIntegerField(default=0)
-    state_digest = IdField(max_length=32, default="")
+    state_digest = IdField(max_length=32, default="", digest=True)
 
     expires_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()

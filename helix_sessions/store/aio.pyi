@@ -34,6 +34,7 @@ from helix_sessions.types import (
     MessagePage,
     Messages,
     MessageTexts,
+    Note,
     Occupancy,
     Page,
     PendingCall,
@@ -41,6 +42,7 @@ from helix_sessions.types import (
     PruneSummary,
     Resumption,
     RetentionPolicy,
+    RotationSummary,
     Run,
     SessionHead,
     SessionState,
@@ -184,6 +186,29 @@ class AsyncSessionStore:
     async def truncate_messages(
         self, session_id: str, count: int, *, expected_version: int | None = ...
     ) -> int: ...
+    async def put_notes(
+        self,
+        session_id: str,
+        notes: Mapping[str, JSON],
+        *,
+        append_messages: Messages = ...,
+        run_id: str | None = ...,
+        quietly: bool = ...,
+        expected_version: int | None = ...,
+    ) -> AppendResult: ...
+    async def get_notes(
+        self,
+        session_id: str,
+        *,
+        keys: Iterable[str] | None = ...,
+        prefix: str = ...,
+        last_first: bool = ...,
+        limit: int | None = ...,
+    ) -> list[Note]: ...
+    async def remove_notes(
+        self, session_id: str, keys: Iterable[str], *, expected_version: int | None = ...
+    ) -> int: ...
+    async def find_notes(self, *, run_id: str) -> list[Note]: ...
     async def create_run(
         self,
         session_id: str,
@@ -493,6 +518,15 @@ class AsyncSessionStore:
     async def set_expiry(
         self, session_id: str, expires_at: datetime | None, *, expected_version: int | None = ...
     ) -> int: ...
+    async def rotate_encryption(
+        self,
+        *,
+        after: str = ...,
+        page_size: int = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[RotationSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> RotationSummary: ...
 
 class AsyncFencedStore(AsyncSessionStore):
     def __await__(self) -> Generator[None, None, AsyncFencedStore]: ...

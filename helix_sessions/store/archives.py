@@ -19,12 +19,12 @@ from django.core.files.storage import Storage
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions import documents
+from helix_sessions import documents, encryption
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.models import ArchivedRange, Event, EventKey, Message, Run
 from helix_sessions.storages import folder_of, storage_named
-from helix_sessions.store import inputs
+from helix_sessions.store import inputs, log_rows
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.database import execute, fetch, transaction_on
 from helix_sessions.store.tables import aware, table
@@ -83,9 +83,10 @@ class Archives(StoreBase):
         while some := dict(keys.values_list("seq", "key")[:_EVENTS_PER_PAGE]):
             with locking_transaction(self.using) as connection:
                 lock_row(connection, session_id, ("session_id",))
+                encode = table(EventKey).encoder(connection.vendor, ("record", "session_id", "key"))
                 for seq, key in sorted(some.items()):
                     [line] = event_lines(connection, session_id, seq, seq)
-                    execute(connection, _keep_sql(), [line, session_id, key])
+                    execute(connection, _keep_sql(), encode([line, session_id, key]))
 
     def _archive_range(self, storage: Storage, session_id: str, first: int, last: int) -> int | None:
         """Write a file and note it; its size, or `None` if the log meanwhile begins elsewhere."""
@@ -143,8 +144,8 @@ def write_file(
     """Write a range's lines to a new file; its name and size."""
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
         with gzip.GzipFile(fileobj=cast(Any, spool), mode="wb", mtime=0) as packed:
-            for line in lines:
-                packed.write(f"{line}\n".encode())
+            for seq, line in enumerate(lines, first):
+                packed.write(f"{encryption.seal_text(line_place(session_id, seq), line)}\n".encode())
         size = spool.tell()
         spool.seek(0)
         wanted = f"{conf.ARCHIVE_PREFIX.strip('/')}/{folder_of(session_id)}/{first}-{last}.jsonl.gz"
@@ -155,17 +156,29 @@ def read_file(archive: ArchivedRange) -> Iterator[str]:
     """The lines of an archive, each an event as JSON."""
     with storage_named(archive.storage).open(archive.name, "rb") as stored:
         unpacked = gzip.GzipFile(fileobj=cast(Any, stored), mode="rb")
-        for line in TextIOWrapper(cast(Any, unpacked), encoding="utf-8", newline="\n"):
-            yield line.rstrip("\n")
+        lines = TextIOWrapper(cast(Any, unpacked), encoding="utf-8", newline="\n")
+        for seq, line in enumerate(lines, archive.first_seq):
+            yield encryption.open_text(line_place(archive.session_id, seq), line.rstrip("\n"))
+
+
+def is_sealed_by(archive: ArchivedRange, ring: encryption.Keyring) -> bool:
+    """Whether an archive is as the ring would write it now."""
+    with storage_named(archive.storage).open(archive.name, "rb") as stored:
+        unpacked = gzip.GzipFile(fileobj=cast(Any, stored), mode="rb")
+        return ring.is_current(unpacked.readline().decode())
+
+
+def line_place(session_id: str, seq: int) -> encryption.Place:
+    """Where an archived event is, for who seals it and who opens it."""
+    return ("archivedrange", "line", session_id, seq)
 
 
 def event_lines(connection: BaseDatabaseWrapper, session_id: str, first: int, last: int) -> Iterator[str]:
     """The events of a range as JSON lines. Their data are the stored text, not parsed."""
     while first <= last:
         until = min(last, first + _EVENTS_PER_PAGE - 1)
-        for seq, kind, data, turn_id, run_id, created_at in fetch(
-            connection, _lines_sql(connection.vendor), [session_id, first, until]
-        ):
+        rows = fetch(connection, _lines_sql(connection.vendor), [session_id, first, until])
+        for seq, kind, data, turn_id, run_id, created_at, _ in log_rows.opened(session_id, rows):
             values = {
                 "seq": seq,
                 "type": kind,
@@ -217,12 +230,8 @@ def delete_file(using: str, alias: str, name: str, *, besides: str | None = None
 
 @cache
 def _lines_sql(vendor: str) -> str:
-    cast_to_text = "::text" if vendor == "postgresql" else ""
     return (
-        f'SELECT e."seq", e."type", COALESCE(e."data", m."content"){cast_to_text},'  # noqa: S608
-        ' e."turn_id", e."run_id", e."created_at"'
-        f' FROM {table(Event).name} e LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
-        ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
+        f"SELECT {log_rows.selection(vendor)} FROM {table(Event).name} e {log_rows.MESSAGE}"  # noqa: S608
         ' WHERE e."session_id" = %s AND e."seq" BETWEEN %s AND %s ORDER BY e."seq"'
     )
 

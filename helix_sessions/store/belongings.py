@@ -6,6 +6,7 @@ from django.apps import apps
 from django.db import models
 
 from helix_sessions.models import Session
+from helix_sessions.models.fields import key_of
 
 
 @cache
@@ -23,13 +24,6 @@ def belongings() -> tuple[type[models.Model], ...]:
 def every_table() -> tuple[type[models.Model], ...]:
     """The sessions' own table, then those of what belongs to them."""
     return (Session, *belongings())
-
-
-@cache
-def key_of(model: type[models.Model]) -> tuple[str, ...]:
-    """The columns of a table's primary key, in order."""
-    fields = getattr(model._meta, "pk_fields", None) or [model._meta.pk]
-    return tuple(field.attname for field in fields)
 
 
 def kind_of(model: type[models.Model]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions import documents, models
+from helix_sessions import documents, encryption, models
 from helix_sessions.exceptions import CheckpointNotFound, CommitConflict
 from helix_sessions.store import cursors, frames, inputs, snapshots
 from helix_sessions.store.base import StoreBase, session_key
@@ -127,7 +127,7 @@ def replay(work: Work, meta: CheckpointMeta, fingerprint: str) -> CommitResult |
     made = find(work.connection.alias, work.session.session_id, meta.checkpoint_id)
     if made is None:
         return None
-    if made.fingerprint != fingerprint:
+    if encryption.unveil(made.session_id, made.fingerprint) != fingerprint:
         raise CommitConflict(f"Checkpoint {meta.checkpoint_id!r} was committed before, with other content.")
     return CommitResult(
         version=made.frame["version"],

@@ -7,18 +7,27 @@ from functools import lru_cache
 from typing import Any, cast
 
 import psycopg
-from django.db import OperationalError, connections, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import SessionBusy
+from helix_sessions.exceptions import SessionBusy, StoreUnavailable
 
 _BUSY_STATES = {
     "55P03",  # lock_not_available
     "40P01",  # deadlock_detected
     "40001",  # serialization_failure
 }
+
+_EXHAUSTED_STATES = (
+    "53",  # insufficient_resources: disk_full, out_of_memory, too_many_connections …
+    "57014",  # query_canceled: a statement_timeout, or somebody's pg_cancel_backend
+    "25006",  # read_only_sql_transaction: a standby, or a primary that was told to stop
+    "58030",  # io_error
+)
+_EXHAUSTED_WORDS = ("disk is full", "readonly database")
+"""What SQLite says of the same."""
 
 _ROWS_TO_HOLD = 200
 """A kept cursor holds its last result; one with more rows is let go."""
@@ -58,6 +67,7 @@ def _with_question_marks(sql: str) -> str:
 
 
 def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
+    let_go_if_broken(connection)
     if not prepare or connection.queries_logged:  # Django's own cursor can say what it ran
         return connection.cursor()
     if connection.vendor == "postgresql":
@@ -99,6 +109,25 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *,
     return int(cursor.rowcount)
 
 
+def let_go_if_broken(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection that is known to be lost, so that the next call makes another. Django does so only
+    between requests, and a worker has none."""
+    if connection.vendor == "postgresql" and not connection.in_atomic_block:
+        raw = connection.connection
+        if raw is not None and raw.closed:
+            connection.close()
+
+
+def _connect(connection: BaseDatabaseWrapper) -> None:
+    """Without a connection nothing was written, whatever kept it from being made."""
+    let_go_if_broken(connection)
+    if connection.connection is None:
+        try:
+            connection.ensure_connection()
+        except OperationalError as error:
+            raise StoreUnavailable from error
+
+
 def execute_all(connection: BaseDatabaseWrapper, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
     """Run statements one after the other, with the care that Django takes of each taken once for all."""
     cursor = _cursor(connection, prepare=True)
@@ -120,22 +149,39 @@ def lock_timeout() -> str:
 @contextmanager
 def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
     """One transaction, or a part of the caller's."""
+    connection = connections[using]
+    _connect(connection)
     with errors_translated(), transaction.atomic(using=using):
-        yield connections[using]
+        yield connection
 
 
 @contextmanager
 def errors_translated() -> Iterator[None]:
-    """A lock that was not had becomes `SessionBusy`."""
+    """A lock that was not had becomes `SessionBusy`, what the database has no room or time for
+    `StoreUnavailable`. A connection that is lost stays what it is: nobody knows what became of the write."""
     try:
         yield
-    except OperationalError as error:
+    except DatabaseError as error:
         if is_busy(error):
             raise SessionBusy from error
+        if is_exhausted(error):
+            raise StoreUnavailable from error
         raise
 
 
-def is_busy(error: OperationalError) -> bool:
+def is_exhausted(error: DatabaseError) -> bool:
+    """Whether the database could not, and said so in answer to a statement, so that the write is undone.
+
+    What is said of a connection does not count: that of a commit may have been lost before it.
+    """
+    cause = error.__cause__
+    if isinstance(cause, psycopg.Error):
+        answered = cause.diag.severity_nonlocalized == "ERROR"
+        return answered and str(cause.sqlstate).startswith(_EXHAUSTED_STATES)
+    return any(words in str(error) for words in _EXHAUSTED_WORDS)
+
+
+def is_busy(error: DatabaseError) -> bool:
     """Whether somebody else's lock, and nothing of ours, stood in the way."""
     state = getattr(error.__cause__, "sqlstate", None)
     return state in _BUSY_STATES or "database is locked" in str(error) or "table is locked" in str(error)

@@ -3,16 +3,17 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
-from helix_sessions.exceptions import HelixSessionsError, SessionNotFound
+from helix_sessions.exceptions import ContentUnreadable, HelixSessionsError, SessionNotFound
 from helix_sessions.models import Session
 from helix_sessions.models.guard import is_guarded
-from helix_sessions.store import inputs, pending, snapshots, waits
+from helix_sessions.store import inputs, pending, sealed_rows, snapshots, waits
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute, fetch
 from helix_sessions.store.invariants import SESSIONS, Invariant, invariants
@@ -20,6 +21,7 @@ from helix_sessions.store.tables import table
 from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
 from helix_sessions.types import PRUNED_STATUSES, Finding
 
+_SEALED_AT_ONCE = 200
 _HIGHEST_ID = "\U0010ffff" * 256
 _SCOPE = re.compile(r"IN_SCOPE\((\w+)\)")
 _log = logging.getLogger("helix_sessions.doctor")
@@ -173,7 +175,11 @@ def _texts(
 ) -> list[tuple[Any, ...]]:
     selection = table(Session).selection(connection.vendor, columns)
     sql = f"SELECT {selection} FROM {SESSIONS} WHERE {scope.on('session_id')} AND {condition}"  # noqa: S608
-    return fetch(connection, sql, scope.params, prepare=False)
+    found = []
+    for values in fetch(connection, sql, scope.params, prepare=False):
+        with suppress(ContentUnreadable):  # a finding of its own
+            found.append(tuple(table(Session).opened(columns, list(values))))
+    return found
 
 
 _WAIT_COLUMNS = (
@@ -244,6 +250,25 @@ def _look_for_states(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[
                 yield session_id, "the state is not the one that was saved"
 
 
+def _look_for_unreadable(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    """Content whose key is lost, or that was changed or moved. Every sealed row is opened."""
+    sql = f"SELECT session_id FROM {SESSIONS} WHERE {scope.on('session_id')}"  # noqa: S608
+    for [session_id] in fetch(connection, sql, scope.params, prepare=False):
+        count, first = 0, ""
+        for rows in sealed_rows.tables():
+            if not rows.content:
+                continue
+            sealed = sealed_rows.sealed(connection.vendor, rows)
+            for _, page in sealed_rows.pages(connection, rows, session_id, sealed, _SEALED_AT_ONCE):
+                for values in page:
+                    try:
+                        rows.opened(rows.columns, values)
+                    except ContentUnreadable as error:
+                        count, first = count + 1, first or str(error)
+        if count:
+            yield session_id, f"rows that cannot be decrypted: {count}; {first}"
+
+
 def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> bool:
     """Whether the session got another state while it was being read."""
     sql = f"SELECT 1 FROM {SESSIONS} WHERE session_id = %s AND state_number = %s"  # noqa: S608
@@ -254,4 +279,7 @@ _DOCUMENT_CHECKS = (
     DocumentCheck(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
     DocumentCheck(code="ownership_dangling", look=_look_for_owners),
 )
-_DEEP_CHECKS = (DocumentCheck(code="state_digest", look=_look_for_states),)
+_DEEP_CHECKS = (
+    DocumentCheck(code="state_digest", look=_look_for_states),
+    DocumentCheck(code="content_unreadable", look=_look_for_unreadable),
+)

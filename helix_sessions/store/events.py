@@ -7,9 +7,9 @@ from typing import Any
 
 from helix_sessions import documents
 from helix_sessions.exceptions import EventsArchived, InvalidInput, SessionExists, SessionNotFound
-from helix_sessions.models import Event, EventKey, Message, Session
+from helix_sessions.models import Event, EventKey, Session
 from helix_sessions.projection import project_messages
-from helix_sessions.store import archives, cursors, inputs
+from helix_sessions.store import archives, cursors, inputs, log_rows
 from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import Sessions
@@ -66,12 +66,11 @@ class Events(Sessions):
                 before = EventKey.objects.using(self.using).filter(
                     session_id=work.session.session_id, key=key
                 )
-                made = before.values_list("seq", "record").first()
+                made = before.first()
                 if made is not None:
-                    seq, archived = made
-                    if archived is not None:
-                        return archives.event_of(work.session.session_id, archived)
-                    return self.get_events(session_id, seq, seq + 1)[0]
+                    if made.record is not None:
+                        return archives.event_of(work.session.session_id, made.record)
+                    return self.get_events(session_id, made.seq, made.seq + 1)[0]
             work.versioned = role is not None
             given = UNSET if run is None else run
             if role is not None and text is not None:
@@ -142,7 +141,7 @@ class Events(Sessions):
         types: Iterable[str] | None,
         run_id: str | None,
         limit: int | None,
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[Sequence[Any]]:
         asked = inputs.optional_integer(from_seq, "from_seq")
         first = asked or 0
         end = inputs.MAX_INTEGER if to_seq is None else inputs.integer(to_seq, "to_seq")
@@ -162,7 +161,7 @@ class Events(Sessions):
                 raise EventsArchived(first_available_seq=begin)
             if rows and rows[0][0] < begin:  # archived, and about to be removed
                 return self._event_rows(key, begin, to_seq, kinds, run, limit)
-        return rows
+        return log_rows.opened(key, rows)
 
     @staticmethod
     def project_messages(events: Iterable[EventRecord]) -> list[ProjectedMessage]:
@@ -172,18 +171,13 @@ class Events(Sessions):
 
 @lru_cache(maxsize=64)
 def _range_sql(vendor: str, types: int | None, by_run: bool) -> str:
-    """Events with their data; that of a message is with the message."""
-    cast = "::text" if vendor == "postgresql" else ""
     conditions = ""
     if types is not None:
         conditions += f' AND e."type" IN ({", ".join(["%s"] * types)})' if types else " AND 1 = 0"
     if by_run:
         conditions += ' AND e."run_id" = %s'
     return (
-        f'SELECT e."seq", e."type", COALESCE(e."data", m."content"){cast},'  # noqa: S608
-        ' e."turn_id", e."run_id", e."created_at"'
-        f' FROM {table(Event).name} e LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
-        ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
+        f"SELECT {log_rows.selection(vendor)} FROM {table(Event).name} e {log_rows.MESSAGE}"  # noqa: S608
         ' WHERE e."session_id" = %s AND e."seq" >= %s AND e."seq" < %s'
         f' AND EXISTS (SELECT 1 FROM {table(Session).name} s WHERE s."session_id" = %s AND {present("s.")})'
         f'{conditions} ORDER BY e."seq" LIMIT %s'
@@ -191,8 +185,8 @@ def _range_sql(vendor: str, types: int | None, by_run: bool) -> str:
 
 
 def record(session_id: str, row: Sequence[Any]) -> EventRecord:
-    """The event of a row (seq, type, data, turn, run, time)."""
-    seq, kind, data, turn_id, run_id, created_at = row
+    """The event of a row of the log."""
+    seq, kind, data, turn_id, run_id, created_at = row[:6]
     return EventRecord(
         session_id=session_id,
         seq=seq,
@@ -211,7 +205,7 @@ def event_text(session_id: str, row: Sequence[Any]) -> str:
 
 def _text(beginning: str, row: Sequence[Any]) -> str:
     """The event of a row as JSON; its data are joined in as they are stored."""
-    seq, kind, data, turn_id, run_id, created_at = row
+    seq, kind, data, turn_id, run_id, created_at = row[:6]
     moment = aware(created_at).astimezone(UTC).isoformat()
     rest = documents.write({"turn_id": turn_id, "run_id": run_id, "created_at": moment})
     return f'{beginning}{seq},"type":{documents.write(kind)},"data":{data or "null"},{rest[1:]}'

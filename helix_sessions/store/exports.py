@@ -12,9 +12,10 @@ from django.db.models import Exists, OuterRef
 from helix_sessions import documents
 from helix_sessions.exceptions import NotFound, SessionNotFound
 from helix_sessions.models import ArchivedRange, Session, SubSessionRef
+from helix_sessions.models.fields import key_of
 from helix_sessions.store import archives, inputs, records
 from helix_sessions.store.base import StoreBase, session_key
-from helix_sessions.store.belongings import every_table, key_of, kind_of
+from helix_sessions.store.belongings import every_table, kind_of
 from helix_sessions.store.database import execute, fetch
 from helix_sessions.store.sessions import children_of
 from helix_sessions.store.tables import table
@@ -219,7 +220,7 @@ def _rows(connection: BaseDatabaseWrapper, model: type[models.Model], session_id
         sql = _page_sql(connection.vendor, model, bool(after))
         page = fetch(connection, sql, [session_id, *after, _PAGE])
         for values in page:
-            yield decode(values)
+            yield table(model).opened(columns, decode(values))
         if not key or len(page) < _PAGE:
             return
         after = [page[-1][place] for place in places]

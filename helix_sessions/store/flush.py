@@ -93,8 +93,8 @@ def _if_unchanged_on_postgresql(work: "Work", xmin: str) -> str | None:
         return None
     vendor = work.connection.vendor
     columns = tuple(work.changes)
-    params = table(Session).encoder(vendor, columns)(list(work.changes.values()))
-    params += [work.session.session_id, xmin, lock_timeout()]
+    encode = table(Session).encoder(vendor, (*columns, "session_id"))
+    params = [*encode([*work.changes.values(), work.session.session_id]), xmin, lock_timeout()]
     for model, rows in work.inserts.items():
         encode = table(model).encoder(vendor, table(model).columns)
         for row in rows:
@@ -159,6 +159,6 @@ def _session_update(work: "Work") -> list[tuple[str, list[Any]]]:
     if work.new or not work.changes:
         return []
     columns = tuple(work.changes)
-    encode = table(Session).encoder(work.connection.vendor, columns)
-    params = [*encode(list(work.changes.values())), work.session.session_id]
+    encode = table(Session).encoder(work.connection.vendor, (*columns, "session_id"))
+    params = encode([*work.changes.values(), work.session.session_id])
     return [(update_sql(Session, columns, ("session_id",)), params)]

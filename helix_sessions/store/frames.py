@@ -101,7 +101,7 @@ def frame_of(row: SessionRow, *, version: int, now: datetime) -> str:
     if row.owner_id is not None:
         values["owner_id"] = row.owner_id if isinstance(row.owner_id, int) else str(row.owner_id)
     # The documents are text already: they are joined in, not parsed and written again.
-    texts = [f'"{name}":{text}' for name in _TEXTS if (text := columns[name]) is not None]
+    texts = [f'"{name}":{text}' for name in _TEXTS if (text := getattr(row, name)) is not None]
     return f"{documents.write(values)[:-1]},{','.join(texts)}}}"
 
 

@@ -8,7 +8,7 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from helix_sessions import documents
+from helix_sessions import documents, encryption
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import IdempotencyInProgress, IdempotencyKeyReused
 from helix_sessions.models import IdempotentAnswer
@@ -40,7 +40,8 @@ class Idempotency(StoreBase):
                 return _given(connection, owner, key, digest)
             answer = work()
             rows = IdempotentAnswer.objects.using(self.using).filter(user_id=owner, key=key)
-            rows.update(status=answer.status, headers=answer.headers, body=answer.body)
+            body = encryption.seal_text(place_of_answer(owner, key), answer.body)
+            rows.update(status=answer.status, headers=answer.headers, body=body)
             return answer
 
     def prune_idempotency_keys(self) -> int:
@@ -51,7 +52,8 @@ class Idempotency(StoreBase):
 def _claim(connection: BaseDatabaseWrapper, user_id: Any, key: str, digest: str) -> bool:
     """Take the key, or take it over when its time is over. Waits while another transaction holds it."""
     now = timezone.now()
-    values = [user_id, key, digest, "{}", "", now, now + timedelta(seconds=conf.IDEMPOTENCY_LIFETIME)]
+    veiled = encryption.veil(user_id, digest)
+    values = [user_id, key, veiled, "{}", "", now, now + timedelta(seconds=conf.IDEMPOTENCY_LIFETIME)]
     encode = table(IdempotentAnswer).encoder(connection.vendor, (*_COLUMNS, "created_at"))
     sql = (
         f"{insert_sql(IdempotentAnswer, _COLUMNS, 1)}"
@@ -81,6 +83,12 @@ def _given(connection: BaseDatabaseWrapper, user_id: Any, key: str, digest: str)
     if not rows or rows[0][1] is None:
         raise IdempotencyInProgress
     before, status, headers, body = rows[0]
-    if before != digest:
+    if encryption.unveil(user_id, before) != digest:
         raise IdempotencyKeyReused
-    return Answer(status=status, headers=documents.load(headers), body=body, replayed=True)
+    text = encryption.open_text(place_of_answer(user_id, key), body)
+    return Answer(status=status, headers=documents.load(headers), body=text, replayed=True)
+
+
+def place_of_answer(user_id: Any, key: str) -> encryption.Place:
+    """Where an answer's body is, for who seals it and who opens it."""
+    return ("idempotentanswer", "body", user_id, key)

@@ -44,8 +44,10 @@ def recall(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
     return known
 
 
-def remember(connection: BaseDatabaseWrapper, session_id: str, row: KnownRow) -> None:
-    """Keep a row that was committed."""
+def remember(connection: BaseDatabaseWrapper, session_id: str, row: KnownRow | None) -> None:
+    """Keep a row that was committed; without one, forget what was known."""
+    if row is None:
+        return forget(connection, session_id)
     raw, rows = vars(connection).get(_NAME, (None, {}))
     if raw is not connection.connection:
         rows = {}

@@ -29,7 +29,7 @@ def _page_sql(vendor: str, newest_first: bool, from_the_end: bool) -> str:
         positions = '"position" >= %s AND m."position" < %s'
     return (
         'SELECT s."message_count", s."version", s."owner_id",'  # noqa: S608
-        f" {table(Message).selection(vendor, ['content'], 'm.')}"
+        f" {table(Message).selection(vendor, ['content', 'position', 'seq'], 'm.')}"
         f" FROM {table(Session).name} s LEFT JOIN {table(Message).name} m"
         f' ON m."session_id" = s."session_id" AND m."truncated_seq" IS NULL AND m.{positions}'
         f' WHERE s."session_id" = %s AND {present("s.")}'
@@ -100,14 +100,14 @@ class Messages(StoreBase):
         rows = fetch(connection, sql, [*bounds, key])
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
-        row = SessionRow(_PAGE_COLUMNS, table(Session).decoder(_PAGE_COLUMNS)(rows[0][:3]))
+        row = SessionRow.read(key, _PAGE_COLUMNS, rows[0][:3])
         check_owner(key, row, self._owner)
         total: int = row.message_count
         end = total - start if place is None else place
         after = end - most if backwards else bounds[1]
         more = most > 0 and (after > 0 if backwards else after < total)
         return MessageTexts(
-            texts=[found[3] for found in rows if found[3] is not None],
+            texts=[opened(key, *found[3:]) for found in rows if found[3] is not None],
             total=total,
             version=row.version,
             next_cursor=cursors.encode("messages", _direction(backwards), after) if more else None,
@@ -122,6 +122,11 @@ class Messages(StoreBase):
         kept = inputs.integer(count, "count")
         with self._write(session_id, expected_version) as work:
             return truncate(work, kept)
+
+
+def opened(session_id: str, text: str, position: int, seq: int) -> str:
+    """The content of a message as it was given."""
+    return table(Message).open_text("content", text, session_id, position, seq)
 
 
 def truncate(work: Work, kept: int) -> int:

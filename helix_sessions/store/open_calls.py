@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
+from helix_sessions.encryption import SEALED
 from helix_sessions.models import Message
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
@@ -126,16 +127,18 @@ def _range(
     """The messages of a range that may call or answer, with their positions."""
     for first in range(start, end, _PAGE):
         parameters = [session_id, first, min(end, first + _PAGE)]
-        for position, content in fetch(connection, _range_sql(connection.vendor), parameters):
-            yield position, documents.load(content)
+        for position, seq, content in fetch(connection, _range_sql(connection.vendor), parameters):
+            text = table(Message).open_text("content", content, session_id, position, seq)
+            yield position, documents.load(text)
 
 
 @cache
 def _range_sql(vendor: str) -> str:
     messages = table(Message)
-    find = 'strpos("content"::text, \'"tool_\')' if vendor == "postgresql" else 'instr("content", \'"tool_\')'
+    content, find = ('"content"::text', "strpos") if vendor == "postgresql" else ('"content"', "instr")
     return (
-        f'SELECT "position", {messages.selection(vendor, ["content"])} FROM {messages.name}'  # noqa: S608
+        f"SELECT {messages.selection(vendor, ['position', 'seq', 'content'])} FROM {messages.name}"  # noqa: S608
         ' WHERE "session_id" = %s AND "position" >= %s AND "position" < %s AND "truncated_seq" IS NULL'
-        f' AND {find} > 0 ORDER BY "position"'
+        f" AND ({find}({content}, '\"tool_') > 0 OR substr({content}, 1, 1) = '{SEALED}')"
+        ' ORDER BY "position"'
     )

@@ -97,14 +97,17 @@ def _still_visible(work: Work, row: models.Checkpoint) -> int:
     return min(row.message_count, work.session.message_count) if first is None else first
 
 
-def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[Any, ...]]:
+def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[str, str]]:
     if common == row.message_count:
         return []
     rows = table(models.Message)
-    return fetch(
+    columns = ("role", "content", "position", "seq")
+    found = fetch(
         work.connection,
-        f'SELECT "role", {rows.selection(work.connection.vendor, ["content"])} FROM {rows.name}'  # noqa: S608
+        f"SELECT {rows.selection(work.connection.vendor, columns)} FROM {rows.name}"  # noqa: S608
         ' WHERE "session_id" = %s AND "position" >= %s AND "position" < %s AND "seq" <= %s'
         ' AND "truncated_seq" > %s ORDER BY "position"',
         [work.session.session_id, common, row.message_count, row.seq, row.seq],
     )
+    key = work.session.session_id
+    return [(role, messages.opened(key, text, position, seq)) for role, text, position, seq in found]

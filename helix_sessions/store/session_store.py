@@ -12,9 +12,11 @@ from helix_sessions.store.interrupts import Interrupts
 from helix_sessions.store.leases import Leases
 from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
+from helix_sessions.store.notes import Notes
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
+from helix_sessions.store.rotations import Rotations
 from helix_sessions.store.runs import Runs
 from helix_sessions.store.sub_sessions import SubSessions
 from helix_sessions.store.subscriptions import Subscriptions
@@ -28,6 +30,7 @@ class SessionStore(
     Cleanup,
     Commits,
     Messages,
+    Notes,
     Runs,
     Checkpoints,
     Debris,
@@ -45,5 +48,6 @@ class SessionStore(
     Exports,
     Imports,
     Erasure,
+    Rotations,
 ):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""

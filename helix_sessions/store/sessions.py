@@ -10,14 +10,23 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions import documents
+from helix_sessions import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, SessionNotFound
 from helix_sessions.models import Checkpoint, Event, Input, InputClaim, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
-from helix_sessions.store import agent_records, archives, cursors, frames, inputs, open_calls, snapshots
+from helix_sessions.store import (
+    agent_records,
+    archives,
+    cursors,
+    frames,
+    inputs,
+    notes,
+    open_calls,
+    snapshots,
+)
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
-from helix_sessions.store.database import execute
+from helix_sessions.store.database import execute, fetch, let_go_if_broken
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import (
     ALL_COLUMNS,
@@ -62,6 +71,7 @@ _GIVE_CLAIMS_BACK = (
     f' (SELECT "input_id" FROM {table(Input).name} WHERE "session_id" = %s)'
 )
 _FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner")
+_COPIED_AT_ONCE = 500
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
 }
@@ -209,6 +219,7 @@ class Sessions(StoreBase):
         return self._query()
 
     def _query(self, *, tombstones: bool = False) -> SessionQuerySet:
+        let_go_if_broken(self._connection)
         sessions = Session.with_tombstones if tombstones else Session.objects
         rows = sessions.using(self.using).newest_first()
         return rows if self._owner is UNSET else rows.owned_by(self._owner)
@@ -387,6 +398,8 @@ def branch(
     _copy_messages(work, source_id, count)
     if with_agent:
         agent_records.give(work, source_id)
+    if checkpoint_id is None and message_count is None:  # notes are of the present
+        notes.copy(work, source_id)
     return work, custom
 
 
@@ -418,8 +431,12 @@ def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict
 
 
 def _copy_messages(work: Work, source_id: str, count: int) -> None:
-    """Copy the first messages of the source, each with its event, inside the database."""
+    """Copy the first messages of the source, each with its event: inside the database, but for content that
+    has to be sealed for its new place."""
     if not count:
+        return
+    if encryption.keyring() is not None:
+        _seal_copies(work, source_id, count)
         return
     first_seq = work.session.head_seq + 1
     integer, moment = (
@@ -441,6 +458,30 @@ def _copy_messages(work: Work, source_id: str, count: int) -> None:
         f""" SELECT %s, "position" + {integer}, "role" || '_message', "position", {moment} {visible}""",
         [key, offset, now, source_id, most],
     )
+    work.change(message_count=count, head_seq=work.session.head_seq + count)
+
+
+def _seal_copies(work: Work, source_id: str, count: int) -> None:
+    first_seq, messages = work.session.head_seq + 1, table(Message)
+    for start in range(0, count, _COPIED_AT_ONCE):
+        rows = fetch(
+            work.connection,
+            f"SELECT {messages.selection(work.connection.vendor, ('position', 'seq', 'role', 'content'))}"  # noqa: S608
+            f' FROM {messages.name} WHERE "session_id" = %s AND "truncated_seq" IS NULL'
+            ' AND "position" >= %s AND "position" < %s ORDER BY "position"',
+            [source_id, start, min(count, start + _COPIED_AT_ONCE)],
+        )
+        for position, seq, role, content in rows:
+            text = messages.open_text("content", content, source_id, position, seq)
+            place = {"seq": first_seq + position, "position": position}
+            work.insert(Message, role=role, content=text, **place)
+            work.insert(
+                Event,
+                seq=place["seq"],
+                type=f"{role}_message",
+                message_position=position,
+                created_at=work.now,
+            )
     work.change(message_count=count, head_seq=work.session.head_seq + count)
 
 

@@ -39,7 +39,7 @@ def read_many(
     if wanted - {0}:
         first = min(base for base, number in places if number)
         rows = fetch(connection, _range_sql(connection.vendor), [session_id, first, max(wanted)])
-        found.update((number, state) for number, state in fold(rows) if number in wanted)
+        found.update((number, state) for number, state in fold(session_id, rows) if number in wanted)
         if not wanted <= found.keys():
             raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
     return found
@@ -54,11 +54,11 @@ def _range_sql(vendor: str) -> str:
     )
 
 
-def fold(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[int, dict[str, Any]]]:
+def fold(session_id: str, rows: Iterable[Sequence[Any]]) -> Iterable[tuple[int, dict[str, Any]]]:
     """The document at each number, out of the rows (number, base, text) of a range."""
     current: dict[str, Any] = {}
     for number, base, text in rows:
-        value = documents.load(text)
+        value = documents.load(table(StateSnapshot).open_text("document", text, session_id, number))
         current = value if base == number else apply_writes(current, value)
         yield number, current
 

@@ -40,11 +40,11 @@ class States(StoreBase):
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
         width = len(ALL_COLUMNS)
-        row = SessionRow(ALL_COLUMNS, table(Session).decoder(ALL_COLUMNS)(rows[0][:width]))
+        row = SessionRow.read(session_id, ALL_COLUMNS, rows[0][:width])
         check_owner(session_id, row, self._owner)
         custom: dict[str, JSON] = {}
         if row.state_number:
-            *_, (_, custom) = snapshots.fold(found[width:] for found in rows)
+            *_, (_, custom) = snapshots.fold(session_id, (found[width:] for found in rows))
         return frames.state_of(row, custom)
 
     def save_state(

@@ -8,15 +8,15 @@ from typing import Any, Literal, TypeVar, overload
 from django.db import InterfaceError, OperationalError, connections
 
 from helix_sessions import documents
-from helix_sessions.models import Event, Message, Session
-from helix_sessions.store import inputs
+from helix_sessions.models import Event, Session
+from helix_sessions.store import inputs, log_rows
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.events import record
 from helix_sessions.store.tables import table
 from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import read_row
-from helix_sessions.stream.followers import BATCH, Batch, Entry, Item
+from helix_sessions.stream.followers import FIRST_BATCH, Batch, Entry, Item, next_batch
 from helix_sessions.stream.hub import hub
 from helix_sessions.stream.tails import Tail
 from helix_sessions.types import JSON, UNSET, EventRecord, Fragment
@@ -80,6 +80,7 @@ class SessionLog:
     def __init__(self, using: str, session_id: str, *, owner: Any = UNSET) -> None:
         self.key = (using, session_id)
         self._owner = owner
+        self._limit = FIRST_BATCH
 
     def open(self) -> tuple[Any, int]:
         """When the session was created, and its last event."""
@@ -95,11 +96,15 @@ class SessionLog:
 
     def _read(self, after: int) -> Batch | None:
         connection = connections[self.key[0]]
-        rows = fetch(connection, _next_sql(connection.vendor), [self.key[1], after, BATCH, self.key[1]])
+        limit = self._limit
+        rows = fetch(connection, _next_sql(connection.vendor), [self.key[1], after, limit, self.key[1]])
         if not rows:
             return None
         [created_at] = table(Session).decoder(("created_at",))(rows[0][:1])
-        return Batch(created_at, [Entry(row[1:]) for row in rows if row[1] is not None])
+        found = [row[1:] for row in rows if row[1] is not None]
+        entries = [Entry(row) for row in log_rows.opened(self.key[1], found)]
+        self._limit = next_batch(limit, entries)
+        return Batch(created_at, entries, is_last=len(entries) < limit)
 
     def _patiently(self, read: Callable[[], T]) -> T:
         connection = connections[self.key[0]]
@@ -117,15 +122,11 @@ class SessionLog:
 @cache
 def _next_sql(vendor: str) -> str:
     """A session's next events with when it was created: without events one row, without a session none."""
-    cast = "::text" if vendor == "postgresql" else ""
     return (
-        f'SELECT s."created_at", e."seq", e."type", COALESCE(e."data", m."content"){cast},'  # noqa: S608
-        ' e."turn_id", e."run_id", e."created_at"'
+        f'SELECT s."created_at", {log_rows.selection(vendor)}'  # noqa: S608
         f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
         ' WHERE "session_id" = %s AND "seq" > %s ORDER BY "seq" LIMIT %s) e ON 1 = 1'
-        f' LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
-        ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
-        f' WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
+        f' {log_rows.MESSAGE} WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
     )
 
 

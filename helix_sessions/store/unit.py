@@ -15,8 +15,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from helix_sessions import documents
+from helix_sessions import documents, encryption
+from helix_sessions.encryption import SEALED
 from helix_sessions.exceptions import (
+    ContentUnreadable,
     Fenced,
     HelixSessionsError,
     SessionBusy,
@@ -69,7 +71,33 @@ class SessionRow:
     def __init__(self, columns: Iterable[str], values: Iterable[Any]) -> None:
         self.__dict__.update(zip(columns, values, strict=True))
 
+    @classmethod
+    def read(cls, session_id: str, columns: tuple[str, ...], values: Sequence[Any]) -> "SessionRow":
+        """A row of the database. Content that cannot be opened says so to who asks for it; the rest of
+        the row is there."""
+        sessions = table(Session)
+        row = cls(columns, sessions.decoder(columns)(values))
+        content = sessions.content_of(columns, key_known=True)
+        known = row.__dict__
+        if content is not None:
+            for _, name in content.texts:
+                text = known[name]
+                if text is not None and text.startswith(SEALED):
+                    row._open(session_id, name)
+            if content.digests:
+                known["state_digest"] = encryption.unveil(session_id, known["state_digest"])
+        return row
+
+    def _open(self, session_id: str, name: str) -> None:
+        text = self.__dict__.pop(name)
+        try:
+            self.__dict__[name] = table(Session).open_text(name, text, session_id)
+        except ContentUnreadable as error:
+            self.__dict__.setdefault("unreadable", {})[name] = error
+
     def __getattr__(self, name: str) -> Any:
+        if name in (unreadable := self.__dict__.get("unreadable", ())):
+            raise unreadable[name]
         raise AttributeError(f"The column {name!r} was not read.")
 
 
@@ -119,7 +147,7 @@ def read_row(
     rows = fetch(connection, _read_sql(connection.vendor, columns, tombstones), [session_id])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow.read(session_id, columns, rows[0])
     check_owner(session_id, row, owner)
     return row
 
@@ -158,7 +186,7 @@ def lock_row(
     rows = fetch(connection, _lock_sql(connection, columns, tombstones), params)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    row = SessionRow(columns, table(Session).decoder(columns)(rows[0]))
+    row = SessionRow.read(session_id, columns, rows[0])
     check_owner(session_id, row, owner)
     return row
 
@@ -296,9 +324,11 @@ class Work:
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
-    def as_known(self, mark: str) -> KnownRow:
-        """The row as this write left it, for the next one."""
+    def as_known(self, mark: str) -> KnownRow | None:
+        """The row as this write left it, for the next one; `None` if a part of it could not be read."""
         columns = vars(self.session)
+        if "unreadable" in columns:
+            return None
         return KnownRow(mark, {name: columns[name] for name in LIGHT_COLUMNS})
 
 

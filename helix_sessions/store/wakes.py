@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from helix_sessions import documents
+from helix_sessions.encryption import SEALED
 from helix_sessions.models import Event, Message
 from helix_sessions.recovery import READ_TYPES, LoggedEvent, repairs
-from helix_sessions.store import runs
+from helix_sessions.store import log_rows, runs
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.database import fetch
 from helix_sessions.store.tables import table
@@ -74,9 +75,11 @@ def _recent_events(work: Work) -> Iterator[LoggedEvent]:
     if session.message_count > MESSAGES_LOOKED_AT:
         place = [session.session_id, session.message_count - MESSAGES_LOOKED_AT]
         first = max(first, fetch(work.connection, _message_seq_sql(), place)[0][0])
-    for seq, kind, text, truncated_seq in fetch(
+    for seq, kind, text, position, truncated_seq in fetch(
         work.connection, _recent_sql(vendor), [session.session_id, first, *READ_TYPES]
     ):
+        if text is not None and text.startswith(SEALED):
+            text = log_rows.opened_data(session.session_id, seq, position, text)
         if _may_matter(kind, text):
             data = None if text is None else documents.load(text)
             yield LoggedEvent(seq=seq, type=kind, data=data, truncated_seq=truncated_seq)
@@ -101,9 +104,8 @@ def _message_seq_sql() -> str:
 def _recent_sql(vendor: str) -> str:
     cast = "::text" if vendor == "postgresql" else ""
     return (
-        f'SELECT e."seq", e."type", COALESCE(e."data", m."content"){cast}, m."truncated_seq"'  # noqa: S608
-        f' FROM {table(Event).name} e LEFT JOIN {table(Message).name} m ON m."session_id" = e."session_id"'
-        ' AND m."position" = e."message_position" AND m."seq" = e."seq"'
+        f'SELECT e."seq", e."type", COALESCE(e."data", m."content"){cast}, e."message_position",'  # noqa: S608
+        f' m."truncated_seq" FROM {table(Event).name} e {log_rows.MESSAGE}'
         ' WHERE e."session_id" = %s AND e."seq" >= %s'
         f' AND e."type" IN ({", ".join(["%s"] * len(READ_TYPES))}) ORDER BY e."seq"'
     )

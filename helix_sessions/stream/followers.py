@@ -9,6 +9,10 @@ from helix_sessions.types import Fragment
 
 BATCH = 200
 """How many events one read takes at most."""
+FIRST_BATCH = 16
+"""How many the first one takes, when nobody knows yet how large they are."""
+BATCH_CHARACTERS = 1024 * 1024
+"""About how much one read takes, unless one event is larger: a reader that is slow holds what it read."""
 MOST_FRAGMENTS = 256
 """How many fragments wait for one reader; what comes then is dropped."""
 
@@ -35,6 +39,16 @@ class Batch:
     incarnation: Any
     """Tells a session from another one that was later created under its id."""
     entries: list[Entry]
+    is_last: bool = True
+    """Whether there was nothing more to read."""
+
+
+def next_batch(limit: int, entries: Sequence[Entry]) -> int:
+    """How many events to read next, by how large those of a read of at most `limit` were."""
+    size = sum(len(entry.row[2] or "") for entry in entries)
+    if size > BATCH_CHARACTERS:
+        return max(1, len(entries) * BATCH_CHARACTERS // size)
+    return min(BATCH, limit * 2) if len(entries) == limit else limit
 
 
 class Source(Protocol):
@@ -88,7 +102,7 @@ class Follower:
         if new:
             self._entries.extend(new)
             self.after = new[-1].seq
-        self._seen_generation = generation if len(batch.entries) < BATCH else -1
+        self._seen_generation = generation if batch.is_last else -1
 
     def drain(self) -> list[Item]:
         """Everything that can be handed out: events in order, each fragment after the event it followed."""

@@ -35,6 +35,7 @@ CODES = {
     "run_in_progress": 409,
     "run_not_found": 404,
     "session_busy": 503,
+    "store_unavailable": 503,
     "session_exists": 409,
     "session_not_found": 404,
     "stale_state": 412,
@@ -95,7 +96,9 @@ def test_who_holds_the_lease_is_told():
     assert (body["owner"], body["expires_at"]) == ("worker-1", "2030-01-01T00:00:00+00:00")
 
 
-@pytest.mark.parametrize("kind", [exceptions.SessionBusy, exceptions.IdempotencyInProgress])
+@pytest.mark.parametrize(
+    "kind", [exceptions.SessionBusy, exceptions.StoreUnavailable, exceptions.IdempotencyInProgress]
+)
 def test_when_to_try_again_is_told(kind):
     assert problem_of(kind())["Retry-After"] == "1"
 

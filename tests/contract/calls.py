@@ -98,6 +98,13 @@ RAISING = [
         "messages_truncated",
         _append,
     ),
+    Call("put_notes", lambda s, k, **o: s.put_notes(k, {"a": 1}, **o), "notes_put"),
+    Call(
+        "remove_notes",
+        lambda s, k, **o: s.remove_notes(k, ["a"], **o),
+        "notes_removed",
+        lambda s, k: s.put_notes(k, {"a": 1}),
+    ),
     Call("create_run", lambda s, k, **o: s.create_run(k, run_id="r", **o), "run_started"),
     Call(
         "update_run_status",
@@ -188,6 +195,7 @@ KEEPING = [
     Call("discard_staging", lambda s, k: s.discard_staging(k), arrange=_stage),
     Call("cleanup_orphaned_staging", lambda s, k: s.cleanup_orphaned_staging(older_than=timedelta(0))),
     Call("emit_event", lambda s, k: s.emit_event(k, "llm_requested", {"model": "m"}), "llm_requested"),
+    Call("put_notes", lambda s, k: s.put_notes(k, {"a": 1}, quietly=True), label="put_notes, quietly"),
 ]
 """Calls that write and leave the version as it is."""
 
@@ -199,6 +207,8 @@ IDLE = [
     Call("check_interrupt_flag", lambda s, k, **o: s.check_interrupt_flag(k, **o), label="polling no flag"),
     Call("clear_interrupt_flag", lambda s, k, **o: s.clear_interrupt_flag(k, **o), label="clearing no flag"),
     Call("promote_staging", lambda s, k, **o: s.promote_staging(k, "step", **o), label="nothing staged"),
+    Call("put_notes", lambda s, k, **o: s.put_notes(k, {}, **o), label="no notes"),
+    Call("remove_notes", lambda s, k, **o: s.remove_notes(k, ["b"], **o), label="removing no note"),
     Call(
         "submit_tool_result",
         lambda s, k, **o: s.submit_tool_result(k, "call", result=2, **o),

@@ -53,6 +53,7 @@ ERRORS = {
     "InvalidInput": "invalid_input",
     "ModeLocked": "mode_locked",
     "SessionBusy": "session_busy",
+    "StoreUnavailable": "store_unavailable",
     "SubSessionRefExists": "sub_session_ref_exists",
     "SubSessionRefNotFound": "sub_session_ref_not_found",
     "SessionConflict": "session_conflict",

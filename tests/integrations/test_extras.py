@@ -8,7 +8,12 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-EXTRAS = {"openai_agents": ("openai-agents", "agents")}
+EXTRAS = {
+    "langgraph": ("langgraph", "langgraph"),
+    "openai_agents": ("openai-agents", "agents"),
+    "google_adk": ("google-adk", "google.adk"),
+    "pydantic_ai": ("pydantic-ai", "pydantic_ai"),
+}
 """Module to its extra, and the package that the extra brings."""
 
 

@@ -17,7 +17,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize(
     ("name", "agent_type", "session_id", "said"),
-    [("openai-agents", "openai_agents", "weather-1", "raining in Oslo")],
+    [
+        ("langgraph", "langgraph", "trip-1", "Oslo"),
+        ("openai-agents", "openai_agents", "weather-1", "raining in Oslo"),
+        ("google-adk", "google_adk", "travel/ada/trip-1", "Oslo"),
+        ("pydantic-ai", "pydantic_ai", "chat-1", "Oslo"),
+    ],
 )
 def test_the_session_of_the_page_is_in_the_admin(
     name: str, agent_type: str, session_id: str, said: str, admin_client: Client, store: SessionStore

@@ -63,6 +63,7 @@ FOR_A_PERSON = {
     "parent_cycle": f"UPDATE {P}_session SET parent_session_id = 'child' {S}",
     "ownership_dangling": f'UPDATE {P}_session SET client_tool_call_ownership = \'{{"c": "ghost"}}\' {S}',
     "state_digest": f"UPDATE {P}_session SET state_digest = 'other' {S}",
+    "content_unreadable": f"UPDATE {P}_session SET output = ' \"1.lost.AAAA\"' {S}",
 }
 WARNINGS = {"archived_events_left", "run_without_event", "ref_without_session"}
 
@@ -131,6 +132,8 @@ class TestDoctor:
                 f"INSERT INTO {P}_archivedrange (session_id, first_seq, last_seq, storage, name, created_at)"
                 " VALUES ('s', 1, 2, 'x', 'y', '2020-01-01')"
             )
+        if code == "orphan_note":
+            store.put_notes("s", {"n": 1})
         if code == "orphan_agent_record":
             SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_client_call":

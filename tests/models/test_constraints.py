@@ -47,6 +47,7 @@ def session(store: SessionStore) -> str:
     store.add_sub_session_refs("s", [REF])
     store.emit_event("s", "note", idempotency_key="k")
     store.admit_input("s", "hello", input_id="i")
+    store.put_notes("s", {"n": 1})
     ClientCall.objects.create(
         session_id="s", tool_call_id="call", owner_session_id="s", requested_at=timezone.now()
     )

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from helix_sessions.admin import sealed
 from helix_sessions.admin.documents import MASK, Shown, is_masked, masked, shown
-from helix_sessions.exceptions import CheckpointNotFound, InvalidInput
+from helix_sessions.exceptions import CheckpointNotFound, ContentUnreadable, InvalidInput
 from helix_sessions.models import Checkpoint, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.writes import apply_writes, diff
@@ -46,14 +47,17 @@ def checkpoints(session: Session) -> list[dict[str, Any]]:
 
 def state(store: SessionStore, session: Session) -> Shown:
     """The agent's own document as it is now."""
-    return shown(store.load_state(session.session_id).custom_state)
+    try:
+        return shown(store.load_state(session.session_id).custom_state)
+    except ContentUnreadable as error:
+        return shown(sealed.note(error))
 
 
 def difference(store: SessionStore, session: Session, start: str, end: str) -> Difference | None:
     """What changed between two checkpoints, or from one until now; `None` if there is no such checkpoint."""
     try:
         before, after = (_state_at(store, session, name) for name in (start, end))
-    except (CheckpointNotFound, InvalidInput):
+    except (CheckpointNotFound, ContentUnreadable, InvalidInput):
         return None
     writes = diff(before, after)
     changes = []

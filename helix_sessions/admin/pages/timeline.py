@@ -1,10 +1,11 @@
 """The timeline: everything that happened to a session on the one axis of its event numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from helix_sessions.admin import sealed
 from helix_sessions.admin.pages.entries import KINDS, Entry, entries_of
 from helix_sessions.conf import conf
 from helix_sessions.models import Event, Message, Session
@@ -141,14 +142,17 @@ def _rows(session: Session, view: View) -> tuple[bool, list[Row]]:
 
 
 def with_messages(session_id: str, rows: list[Row]) -> list[Row]:
-    """The rows, those of messages with the beginning of their message."""
+    """The rows with their data opened, those of messages with the beginning of their message."""
+    most = conf.ADMIN_DOCUMENT_CHARACTERS
+    sealed.open_beginnings(Event, session_id, rows, "data", most)
     wanted = {row["message_position"]: row for row in rows if row["message_position"] is not None}
     if not wanted:
         return rows
     seqs = [row["seq"] for row in rows if row["message_position"] is not None]
-    found: Iterable[Row] = Message.objects.filter(
-        session_id=session_id, position__in=list(wanted), seq__in=seqs
-    ).in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)
+    found: list[Row] = list(
+        Message.objects.filter(session_id=session_id, position__in=list(wanted), seq__in=seqs).in_brief(most)
+    )
+    sealed.open_beginnings(Message, session_id, found, "content", most)
     messages = {message["seq"]: message for message in found}
     for row in rows:
         message = messages.get(row["seq"])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from helix_sessions.admin import sealed
 from helix_sessions.admin.documents import Shown, shown, shown_beginning
 from helix_sessions.admin.sight import moment
 from helix_sessions.conf import conf
@@ -42,13 +43,17 @@ class Pending:
 def staged(session: Session) -> list[Staged]:
     """What is staged, in the order it will be applied."""
     rows = StagedChange.objects.filter(session_id=session.session_id).order_by("place")
-    found = rows.values(
-        "step_id",
-        "tool_call_id",
-        "staged_at",
-        text=beginning_of("writes", conf.ADMIN_DOCUMENT_CHARACTERS),
-        size=size_of("writes"),
-    )[:STAGED_SHOWN]
+    most = conf.ADMIN_DOCUMENT_CHARACTERS
+    found: list[Any] = list(
+        rows.values(
+            "step_id",
+            "tool_call_id",
+            "staged_at",
+            text=beginning_of("writes", most),
+            size=size_of("writes"),
+        )[:STAGED_SHOWN]
+    )
+    sealed.open_beginnings(StagedChange, session.session_id, found, "writes", most)
     return [
         Staged(
             step_id=row["step_id"],

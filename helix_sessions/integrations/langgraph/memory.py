@@ -1,0 +1,151 @@
+"""What a saver remembers of the threads it works on: how far they had come, and the lists it has seen.
+
+Nothing here is needed to be right, only to be quick, with one exception: a checkpoint that is put on one that
+was read is refused if somebody else has put one meanwhile, and what was read when is remembered here.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from langchain_core.messages import BaseMessage
+
+from helix_sessions.integrations.langgraph.codec import is_same, mark_of
+from helix_sessions.types import JSON
+
+T = TypeVar("T")
+
+THREADS = 4096
+CHECKPOINTS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """How a thread was when a checkpoint of it was read or put."""
+
+    version: int
+    message_count: int
+    latest: str | None
+    """The newest checkpoint of the namespace."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Listed:
+    """A list as it is stored: its items, and the place of each."""
+
+    items: list[Any] = field(default_factory=list)
+    marks: list[Any] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, items: list[Any], places: list[int]) -> "Listed":
+        return cls(items=list(items), marks=[mark_of(item) for item in items], places=list(places))
+
+    def find(self, items: list[Any]) -> list[int | None]:
+        """For each item the place where it is stored already, or `None`."""
+        same = 0
+        for item, known, mark in zip(items, self.items, self.marks, strict=False):
+            if not is_same(item, known, mark):
+                break
+            same += 1
+        found: list[int | None] = [*self.places[:same]]
+        by_id = {_name(item): index for index, item in enumerate(self.items)} if same < len(items) else {}
+        for item in items[same:]:
+            index = by_id.get(_name(item))
+            known_already = index is not None and is_same(item, self.items[index], self.marks[index])
+            found.append(self.places[index] if index is not None and known_already else None)
+        return found
+
+    def after(self, items: list[Any], places: list[int]) -> "Listed":
+        """The list that these items are; what is marked already is not marked again."""
+        same = len(self.places)
+        if places[:same] == self.places:
+            marks = [*self.marks, *map(mark_of, items[same:])]
+        else:
+            marked = dict(zip(self.places, self.marks, strict=True))
+            marks = [
+                marked[place] if place in marked else mark_of(item)
+                for item, place in zip(items, places, strict=True)
+            ]
+        return Listed(items=list(items), marks=marks, places=list(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A checkpoint as it is stored, and its lists by channel."""
+
+    document: dict[str, JSON]
+    lists: dict[str, Listed]
+
+
+class Memory:
+    """Bounded, and shared by the threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seen: _Recent[dict[tuple[str, str | None], Seen]] = _Recent(THREADS)
+        self._known: _Recent[Known] = _Recent(CHECKPOINTS)
+
+    def seen(self, thread: str, namespace: str, checkpoint: str | None) -> Seen | None:
+        with self._lock:
+            return (self._seen.get(thread) or {}).get((namespace, checkpoint))
+
+    def see(self, thread: str, namespace: str, checkpoint: str | None, seen: Seen) -> None:
+        with self._lock:
+            entries = self._seen.get(thread) or {}
+            entries.pop((namespace, checkpoint), None)
+            entries[namespace, checkpoint] = seen
+            while len(entries) > CHECKPOINTS:
+                del entries[next(iter(entries))]
+            self._seen.put(thread, entries)
+
+    def moved(self, thread: str, namespace: str, before: int, now: Seen) -> None:
+        """A put in one namespace took the thread from one version to the next; it concerns no other one."""
+        with self._lock:
+            entries = self._seen.get(thread) or {}
+            for key, seen in entries.items():
+                if key[0] != namespace and seen.version == before:
+                    entries[key] = replace(seen, version=now.version, message_count=now.message_count)
+
+    def known(self, thread: str, namespace: str, checkpoint: str | None) -> Known | None:
+        with self._lock:
+            return self._known.get((thread, namespace, checkpoint))
+
+    def know(self, thread: str, namespace: str, checkpoint: str, known: Known) -> None:
+        with self._lock:
+            self._known.put((thread, namespace, checkpoint), known)
+
+    def forget(self, thread: str) -> None:
+        with self._lock:
+            self._seen.drop(lambda key: key == thread)
+            self._known.drop(lambda key: key[0] == thread)
+
+
+class _Recent(Generic[T]):
+    """The values used last, so many of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
+    def put(self, key: Hashable, value: T) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._most:
+            self._values.popitem(last=False)
+
+    def drop(self, doomed: Any) -> None:
+        for key in [key for key in self._values if doomed(key)]:
+            del self._values[key]
+
+
+def _name(item: Any) -> Hashable:
+    """By what an item that moved within its list is looked for."""
+    return item.id if isinstance(item, BaseMessage) and item.id else id(item)

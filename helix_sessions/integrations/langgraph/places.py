@@ -1,0 +1,63 @@
+"""Where a thread's documents are: the keys of its notes."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from helix_sessions.exceptions import InvalidInput
+
+
+class Place(NamedTuple):
+    """What a config points at."""
+
+    thread: str
+    namespace: str
+    checkpoint: str | None
+
+
+def place_of(config: Mapping[str, Any]) -> Place:
+    """The thread, namespace and checkpoint of a LangGraph config."""
+    configurable = config.get("configurable", {})
+    if configurable.get("thread_id") is None:
+        raise InvalidInput('The config needs a "thread_id" under "configurable".')
+    checkpoint = configurable.get("checkpoint_id")
+    return Place(
+        str(configurable["thread_id"]),
+        str(configurable.get("checkpoint_ns") or ""),
+        str(checkpoint) if checkpoint else None,
+    )
+
+
+def checkpoints(namespace: str | None = None) -> str:
+    """The beginning of the keys of checkpoints, of one namespace or of all."""
+    return "c|" if namespace is None else f"c|{_short(namespace)}|"
+
+
+def checkpoint(namespace: str, checkpoint_id: str) -> str:
+    return f"c|{_short(namespace)}|{_safe(checkpoint_id)}"
+
+
+def writes(namespace: str, checkpoint_id: str) -> str:
+    """The beginning of the keys of a checkpoint's pending writes."""
+    return f"w|{_short(namespace)}|{_safe(checkpoint_id)}|"
+
+
+def items(namespace: str, channel: str) -> str:
+    """The beginning of the keys of the items of a list channel."""
+    return f"i|{_short(namespace)}|{_digest(channel)}|"
+
+
+def item(namespace: str, channel: str, number: int) -> str:
+    return f"{items(namespace, channel)}{number:010d}"
+
+
+def _short(namespace: str) -> str:
+    return _digest(namespace) if namespace else ""
+
+
+def _safe(part: str) -> str:
+    return part.replace("%", "%25").replace("|", "%7C")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]

@@ -1,0 +1,192 @@
+"""Notes: documents that whoever drives a session keeps with it, under keys of its own.
+
+They are neither state nor history. A framework's adapter keeps there what only it understands, finds it by
+key or by the beginning of one, and removes it again. They are branched, exported and deleted with it.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from django.db import IntegrityError
+
+from helix_sessions import documents, models
+from helix_sessions.exceptions import InvalidInput
+from helix_sessions.store import inputs
+from helix_sessions.store.base import StoreBase
+from helix_sessions.store.database import fetch
+from helix_sessions.store.tables import insert_sql, table
+from helix_sessions.store.unit import Work
+from helix_sessions.types import JSON, UNSET, AppendResult, Messages, Note
+
+_AFTER_EVERY_KEY = "\U0010ffff"
+_KEYS_AT_ONCE = 500
+
+
+class Notes(StoreBase):
+    """Notes."""
+
+    def put_notes(
+        self,
+        session_id: str,
+        notes: Mapping[str, JSON],
+        *,
+        append_messages: Messages = (),
+        run_id: str | None = None,
+        quietly: bool = False,
+        expected_version: int | None = None,
+    ) -> AppendResult:
+        """Keep documents under their keys, in place of what is there, and append messages with them.
+
+        `quietly` neither raises the version nor is logged, as staging is; messages cannot be appended so.
+        """
+        texts = _checked(notes)
+        said = inputs.messages(append_messages)
+        run = inputs.optional_identifier(run_id, "run_id")
+        if inputs.flag(quietly, "quietly") and (said or expected_version is not None):
+            raise InvalidInput("What is kept quietly has no messages and no version.")
+
+        def put(work: Work) -> None:
+            _say(work, texts, said, quietly)
+            for key, text in texts.items():
+                work.insert(models.Note, key=key, run_id=run, document=text)
+
+        def replace(work: Work) -> None:
+            _say(work, texts, said, quietly)
+            for key, text in texts.items():
+                work.statement(_replace_sql(), [work.session.session_id, key, run, text])
+
+        try:
+            if quietly:
+                with self._write(session_id) as work:
+                    put(work)
+            else:
+                work, _ = self._decide(session_id, put, expected_version)
+        except IntegrityError:  # one of the keys is in use
+            with self._write(session_id, expected_version) as work:
+                replace(work)
+        session = work.session
+        return AppendResult(
+            first_position=session.message_count - len(said),
+            message_count=session.message_count,
+            version=session.version,
+            head_seq=session.head_seq,
+        )
+
+    def get_notes(
+        self,
+        session_id: str,
+        *,
+        keys: Iterable[str] | None = None,
+        prefix: str = "",
+        last_first: bool = False,
+        limit: int | None = None,
+    ) -> list[Note]:
+        """Notes by key: those of `keys` that there are, or those whose key begins with `prefix`."""
+        row = self._read(session_id, ("session_id",))
+        most = inputs.MAX_INTEGER if limit is None else inputs.integer(limit, "limit")
+        found: list[tuple[Any, ...]] = []
+        if keys is None:
+            first = inputs.text(prefix, "prefix", limit=inputs.MAX_ID)
+            sql = _range_sql(self._connection.vendor, inputs.flag(last_first, "last_first"))
+            found = fetch(self._connection, sql, [row.session_id, first, first + _AFTER_EVERY_KEY, most])
+        else:
+            wanted = sorted(set(_keys(keys)), reverse=last_first)
+            for start in range(0, len(wanted), _KEYS_AT_ONCE):
+                some = wanted[start : start + _KEYS_AT_ONCE]
+                sql = _keys_sql(self._connection.vendor, len(some))
+                rows = fetch(self._connection, sql, [row.session_id, *some], prepare=False)
+                found += sorted(rows, reverse=last_first)
+        return [
+            Note(session_id=row.session_id, key=key, document=documents.load(text), run_id=run)
+            for key, text, run in found[:most]
+        ]
+
+    def remove_notes(
+        self, session_id: str, keys: Iterable[str], *, expected_version: int | None = None
+    ) -> int:
+        """Remove the notes under these keys; returns how many there were."""
+        wanted = sorted(set(_keys(keys)))
+        with self._write(session_id, expected_version) as work:
+            rows = models.Note.objects.using(self.using).filter(session_id=work.session.session_id)
+            there: list[str] = []
+            for start in range(0, len(wanted), _KEYS_AT_ONCE):
+                some = wanted[start : start + _KEYS_AT_ONCE]
+                there += rows.filter(key__in=some).order_by("key").values_list("key", flat=True)
+            for key in there:
+                work.delete(models.Note, '"key" = %s', [key])
+            if there:
+                work.event("notes_removed", {"count": len(there)})
+        return len(there)
+
+    def find_notes(self, *, run_id: str) -> list[Note]:
+        """The notes a run wrote, in whichever sessions, by session and key."""
+        run = inputs.identifier(run_id, "run_id")
+        rows = models.Note.objects.using(self.using).filter(run_id=run)
+        if self._owner is not UNSET:
+            rows = rows.filter(session__owner_id=self._owner)
+        return [
+            Note(session_id=row.session_id, key=row.key, document=row.document, run_id=row.run_id)
+            for row in rows.order_by("session_id", "key")
+        ]
+
+
+def copy(work: Work, source_id: str) -> None:
+    """Copy the notes of another session to a new one."""
+    names = table(models.Note).name
+    work.statement(
+        f'INSERT INTO {names} ("session_id", "key", "run_id", "document")'  # noqa: S608
+        f' SELECT %s, "key", "run_id", "document" FROM {names} WHERE "session_id" = %s',
+        [work.session.session_id, source_id],
+    )
+
+
+def _say(work: Work, texts: dict[str, str], said: list[tuple[str, str]], quietly: bool) -> None:
+    work.versioned = not quietly
+    for role, text in said:
+        work.message(role, text)
+    if texts and not said and not quietly:
+        work.event("notes_put", {"keys": list(texts)})
+
+
+def _checked(notes: Any) -> dict[str, str]:
+    if not isinstance(notes, Mapping):
+        raise InvalidInput("Notes must be an object of documents by key.")
+    return {_key(key): documents.dump(document) for key, document in notes.items()}
+
+
+def _key(value: Any) -> str:
+    return inputs.identifier(value, "The key of a note")
+
+
+def _keys(values: Any) -> list[str]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInput("keys must be a list of strings.")
+    return [_key(value) for value in values]
+
+
+@cache
+def _replace_sql() -> str:
+    columns = ("session_id", "key", "run_id", "document")
+    return (
+        f'{insert_sql(models.Note, columns, 1)} ON CONFLICT ("session_id", "key") DO UPDATE SET'
+        ' "run_id" = excluded."run_id", "document" = excluded."document"'
+    )
+
+
+@cache
+def _range_sql(vendor: str, last_first: bool) -> str:
+    notes = table(models.Note)
+    return (
+        f"SELECT {notes.selection(vendor, ('key', 'document', 'run_id'))} FROM {notes.name}"  # noqa: S608
+        ' WHERE "session_id" = %s AND "key" >= %s AND "key" < %s'
+        f' ORDER BY "key"{" DESC" if last_first else ""} LIMIT %s'
+    )
+
+
+def _keys_sql(vendor: str, count: int) -> str:
+    notes = table(models.Note)
+    return (
+        f"SELECT {notes.selection(vendor, ('key', 'document', 'run_id'))} FROM {notes.name}"  # noqa: S608
+        f' WHERE "session_id" = %s AND "key" IN ({", ".join(["%s"] * count)})'
+    )

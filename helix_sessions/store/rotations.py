@@ -1,0 +1,199 @@
+"""Content sealed anew: under another key, for the first time, or no longer."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions import encryption
+from helix_sessions.conf import conf
+from helix_sessions.encryption import Keyring
+from helix_sessions.exceptions import NotConfigured, SessionNotFound
+from helix_sessions.models import ArchivedRange, Event, IdempotentAnswer, Message, Session
+from helix_sessions.store import archives, failures, inputs, sealed_rows
+from helix_sessions.store.base import StoreBase
+from helix_sessions.store.database import execute, transaction_on
+from helix_sessions.store.idempotency import place_of_answer
+from helix_sessions.store.sealed_rows import Key
+from helix_sessions.store.tables import Table, insert_sql, table, update_sql
+from helix_sessions.store.unit import lock_row, locking_transaction
+from helix_sessions.types import RotationSummary
+
+_LOG = (Event, Message)
+"""Tables whose rows the database refuses to change."""
+
+_log = logging.getLogger("helix_sessions.rotations")
+
+
+class Rotations(StoreBase):
+    """Rotation of encryption keys."""
+
+    def rotate_encryption(
+        self,
+        *,
+        after: str = "",
+        page_size: int = 200,
+        dry_run: bool = False,
+        on_progress: Callable[[RotationSummary], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> RotationSummary:
+        """Seal all content with the active key of `ENCRYPTION`; without one, store it as it is.
+
+        Rows that are as they should be are left alone, so it can be stopped and repeated at any time.
+        `after` goes on behind a session's id. Each page of rows is a transaction under its session's lock;
+        versions, times and the log stay as they are. What cannot be read is counted and left as it is.
+        """
+        size = inputs.integer(page_size, "page_size", minimum=1)
+        ring = encryption.keyring()
+        if ring is None:
+            raise NotConfigured("HELIX_SESSIONS['ENCRYPTION'] names no keys.")
+        tally = _Tally()
+        for session_id in self._ids_after(after):
+            if should_stop is not None and should_stop():
+                return tally.summary()
+            try:
+                self._rotate_session(ring, session_id, size, dry_run, tally)
+            except SessionNotFound:
+                continue
+            except Exception as error:
+                tally.errors += 1
+                failures.report(_log, f"Session {session_id!r} could not be sealed anew", error)
+            tally.sessions, tally.last_session_id = tally.sessions + 1, session_id
+            if on_progress is not None:
+                on_progress(tally.summary())
+        self._rotate_answers(ring, dry_run, tally)
+        return tally.summary()
+
+    def _ids_after(self, last: str) -> Iterator[str]:
+        rows = Session.objects.using(self.using).order_by("session_id").values_list("session_id", flat=True)
+        while page := list(rows.filter(session_id__gt=last)[:500]):
+            yield from page
+            last = page[-1]
+
+    def _rotate_session(
+        self, ring: Keyring, session_id: str, size: int, dry_run: bool, tally: "_Tally"
+    ) -> None:
+        connection = self._connection
+        for rows in sealed_rows.tables():
+            condition = sealed_rows.stale(connection.vendor, rows, ring)
+            for after, page in sealed_rows.pages(connection, rows, session_id, condition, size):
+                if not dry_run:
+                    page = self._rotate_page(rows, session_id, condition, size, after)
+                tally.rows += len(page)
+        for archive in archives.files_of(self.using, session_id):
+            if not archives.is_sealed_by(archive, ring):
+                tally.files += 1
+                if not dry_run:
+                    self._rotate_file(archive)
+
+    def _rotate_page(
+        self, rows: Table, session_id: str, condition: str, size: int, after: Key
+    ) -> list[list[Any]]:
+        """Write rows again, with their content as it is now to be stored. They are read under the lock:
+        somebody may have written them since they were found."""
+        with locking_transaction(self.using) as connection:
+            begin = lock_row(connection, session_id, ("first_seq",)).first_seq
+            page = sealed_rows.page(connection, rows, session_id, condition, size, after)
+            fresh = [rows.opened(rows.columns, values) for values in page]
+            if rows.model in _LOG:
+                _replace(connection, rows, session_id, begin, fresh)
+            else:
+                _update(connection, rows, fresh)
+        return fresh
+
+    def _rotate_file(self, archive: ArchivedRange) -> None:
+        """Write an archive's lines to a new file, and forget the old one."""
+        storage = archives.archive_storage()
+        lines = archives.read_file(archive)
+        session_id, first = archive.session_id, archive.first_seq
+        name, _ = archives.write_file(storage, session_id, first, archive.last_seq, lines)
+        rows = ArchivedRange.objects.using(self.using).filter(session_id=session_id, first_seq=first)
+        try:
+            with transaction_on(self.using):
+                changed = rows.filter(name=archive.name, storage=archive.storage).update(
+                    name=name, storage=conf.ARCHIVE_STORAGE
+                )
+        except BaseException:
+            storage.delete(name)
+            raise
+        if changed:
+            transaction.on_commit(
+                lambda: archives.delete_file(self.using, archive.storage, archive.name) and None,
+                using=self.using,
+                robust=True,
+            )
+        else:  # archived or deleted by somebody else meanwhile
+            storage.delete(name)
+
+    def _rotate_answers(self, ring: Keyring, dry_run: bool, tally: "_Tally") -> None:
+        """The answers kept for idempotency keys. One that cannot be read expires by itself."""
+        for row in IdempotentAnswer.objects.using(self.using).exclude(status=None).iterator():
+            if ring.is_current(row.body):
+                continue
+            tally.rows += 1
+            if dry_run:
+                continue
+            place = place_of_answer(row.user_id, row.key)
+            try:
+                body = ring.seal(place, encryption.open_text(place, row.body))
+                digest = ring.veil(str(row.user_id), encryption.unveil(row.user_id, row.digest))
+            except Exception as error:
+                tally.errors += 1
+                failures.report(
+                    _log, "The answer kept for an idempotency key could not be sealed anew", error
+                )
+                continue
+            same = IdempotentAnswer.objects.using(self.using).filter(
+                user_id=row.user_id, key=row.key, body=row.body
+            )
+            same.update(body=body, digest=digest)
+
+
+def _update(connection: BaseDatabaseWrapper, rows: Table, fresh: Sequence[list[Any]]) -> None:
+    changed = (*rows.content, *rows.digests)
+    columns = (*changed, *rows.key)
+    sql = update_sql(rows.model, changed, rows.key)
+    encode = rows.encoder(connection.vendor, columns)
+    places = [rows.columns.index(name) for name in columns]
+    for values in fresh:
+        execute(connection, sql, encode([values[place] for place in places]))
+
+
+def _replace(
+    connection: BaseDatabaseWrapper, rows: Table, session_id: str, begin: int, fresh: Sequence[list[Any]]
+) -> None:
+    """Rows of the log cannot be changed, but those before its beginning may go. So within this transaction
+    the log begins behind them; who reads meanwhile sees neither that nor a gap."""
+    if not fresh:
+        return
+    _begin_at(connection, session_id, inputs.MAX_INTEGER)
+    place = rows.columns.index("seq")
+    seqs = [values[place] for values in fresh]
+    marks = ", ".join(["%s"] * len(seqs))
+    execute(
+        connection,
+        f'DELETE FROM {rows.name} WHERE "session_id" = %s AND "seq" IN ({marks})',  # noqa: S608
+        [session_id, *seqs],
+        prepare=False,
+    )
+    encode = rows.encoder(connection.vendor, rows.columns)
+    params = [value for values in fresh for value in encode(values)]
+    execute(connection, insert_sql(rows.model, rows.columns, len(fresh)), params, prepare=False)
+    _begin_at(connection, session_id, begin)
+
+
+def _begin_at(connection: BaseDatabaseWrapper, session_id: str, first_seq: int) -> None:
+    sql = update_sql(Session, ("first_seq",), ("session_id",))
+    encode = table(Session).encoder(connection.vendor, ("first_seq", "session_id"))
+    execute(connection, sql, encode([first_seq, session_id]))
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.sessions = self.rows = self.files = self.errors = 0
+        self.last_session_id: str | None = None
+
+    def summary(self) -> RotationSummary:
+        return RotationSummary(**vars(self))

@@ -1,0 +1,35 @@
+"""The page of guarantees names tests that exist, and every campaign."""
+
+import re
+
+from tests.docs.pages import ROOT, page
+from tests.torture.__main__ import CAMPAIGNS
+
+PAGE = page("guarantees.md")
+
+
+def test_the_tests_behind_the_promises_exist():
+    named = re.findall(r"`((?:tests/[\w/]*)?test_\w+\.py|tests/[\w/]+/)`", PAGE.text)
+
+    assert len(named) > 15
+    for name in named:
+        found = [ROOT / name] if "/" in name else list((ROOT / "tests").rglob(name))
+        assert [path for path in found if path.exists()], name
+
+
+def test_every_campaign_is_told_of():
+    figures = PAGE.text.partition("## How the promises were attacked")[2]
+
+    for name in CAMPAIGNS:
+        assert f"`{name}`" in figures, name
+
+
+def test_every_promise_has_its_attack():
+    rows = [line for line in PAGE.text.splitlines() if line.startswith("| ") and line.count("|") == 4]
+
+    assert len(rows) > 20
+    for row in rows[2:]:
+        assert re.search(r"`[\w/.]+`", row.split("|")[3]) or row.split("|")[3].strip() in (
+            "attacked by",
+            "test",
+        ), row

@@ -1,0 +1,214 @@
+"""Google ADK on our sessions: its calls, three scopes of state, stale writers refused by version."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from google.adk.errors._stale_session_error import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event, EventActions
+from google.adk.sessions import InMemorySessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai.types import Content, FunctionCall, FunctionResponse, Part
+
+from helix_sessions.integrations.google_adk import DjangoSessionService
+from helix_sessions.store import SessionStore
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PLACE = {"app_name": "app", "user_id": "ada"}
+
+
+def said(text: str, author: str = "user", **more: Any) -> Event:
+    role = "user" if author == "user" else "model"
+    return Event(author=author, content=Content(role=role, parts=[Part(text=text)]), **more)
+
+
+def changing(**delta: Any) -> Event:
+    scoped = {name.replace("__", ":"): value for name, value in delta.items()}
+    return Event(author="agent", actions=EventActions(state_delta=scoped))
+
+
+def parts(role: str, *some: Part) -> Event:
+    return Event(author="agent", content=Content(role=role, parts=list(some)))
+
+
+class Client:
+    """The service's calls, for tests that are not async."""
+
+    def __init__(self, service: Any = None) -> None:
+        self.service = service or DjangoSessionService()
+
+    def create(self, session_id: str | None = "s", **more: Any) -> Any:
+        return async_to_sync(self.service.create_session)(**{**PLACE, "session_id": session_id, **more})
+
+    def get(self, session_id: str = "s", **more: Any) -> Any:
+        return async_to_sync(self.service.get_session)(**{**PLACE, "session_id": session_id, **more})
+
+    def append(self, session: Session, event: Event) -> Any:
+        return async_to_sync(self.service.append_event)(session, event)
+
+    def list(self, **more: Any) -> Any:
+        return async_to_sync(self.service.list_sessions)(**{"app_name": "app", **more}).sessions
+
+    def delete(self, session_id: str = "s") -> None:
+        async_to_sync(self.service.delete_session)(**PLACE, session_id=session_id)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def test_a_session_comes_back(client: Client, store: SessionStore) -> None:
+    made = client.create(state={"a": 1, "user:b": [2], "app:c": {"d": 3}, "temp:e": 4})
+    events = [
+        said("hi \u0000 é"),
+        parts("model", Part(function_call=FunctionCall(id="c1", name="look", args={"q": 1}))),
+        parts("user", Part(function_response=FunctionResponse(id="c1", name="look", response={"n": 1}))),
+        said("found", "agent"),
+    ]
+    for event in events:
+        client.append(made, event)
+
+    found = client.get()
+    assert made.state == found.state == {"a": 1, "user:b": [2], "app:c": {"d": 3}}
+    assert found.events == made.events == events
+    assert (found.id, found.app_name, found.user_id) == ("s", "app", "ada")
+    state = store.load_state("app/ada/s")
+    assert (state.agent_type, state.user_id, state.message_count) == ("google_adk", "ada", 4)
+    roles = [message["role"] for message in store.get_messages("app/ada/s").messages]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+
+
+def test_state_is_changed_in_three_scopes_as_in_adks_own_service() -> None:
+    results = []
+    for service in (DjangoSessionService(), InMemorySessionService()):
+        client = Client(service)
+        first, second = client.create("one"), client.create("two", state={"own": 0})
+        client.append(first, changing(own=1, user__shared=1, app__all=1, temp__gone=1))
+        second = client.get("two")
+        client.append(second, changing(own=2, user__shared={"x": None}, user__more=2))
+        client.create("three", user_id="bob", state={"user:his": 1})
+        results.append(
+            [
+                first.state,
+                second.state,
+                client.get("one").state,
+                client.get("two").state,
+                client.get("three", user_id="bob").state,
+                async_to_sync(service.get_user_state)(**PLACE),
+                client.get("one").events[0].actions.state_delta,
+            ]
+        )
+    assert results[0] == results[1]
+
+
+def test_a_stale_writer_is_refused_by_version(client: Client, store: SessionStore) -> None:
+    client.create()
+    mine, theirs = client.get(), client.get()
+    client.append(mine, said("first"))
+    before = store.load_state("app/ada/s")
+    for event in (said("second", timestamp=mine.last_update_time + 99), changing(a=1, user__b=1)):
+        with pytest.raises(StaleSessionError):
+            client.append(theirs, event)
+    assert store.load_state("app/ada/s") == before
+    assert async_to_sync(client.service.get_user_state)(**PLACE) == {}
+    assert theirs.events == []
+    client.append(mine, said("third"))
+    client.append(client.get(), changing(a=2))
+    assert [event.author for event in client.get().events] == ["user", "user", "agent"]
+
+
+def test_an_event_that_is_delivered_again_is_not_stored_again(client: Client) -> None:
+    session = client.create()
+    event = said("once")
+    client.append(session, event)
+    client.append(session, event.model_copy(deep=True))
+    assert len(client.get().events) == len(session.events) == 1
+
+
+def test_a_partial_event_is_not_stored(client: Client) -> None:
+    session = client.create()
+    client.append(session, said("so f", partial=True))
+    assert client.get().events == []
+
+
+def test_branches_side_by_side_share_a_session(client: Client) -> None:
+    session = client.create()
+
+    @async_to_sync
+    async def branches() -> None:
+        await asyncio.gather(*(client.service.append_event(session, said(str(n))) for n in range(8)))
+
+    branches()
+    texts = [event.content.parts[0].text for event in client.get().events]
+    assert sorted(texts) == [str(n) for n in range(8)]
+    assert client.service._locks == {}
+
+
+def test_some_of_the_events(client: Client) -> None:
+    session = client.create()
+    for number in range(6):
+        client.append(session, said(str(number), timestamp=100.0 + number))
+
+    def texts(**config: Any) -> list[str]:
+        found = client.get(config=GetSessionConfig(**config)).events
+        return [event.content.parts[0].text for event in found]
+
+    assert texts(num_recent_events=2) == ["4", "5"]
+    assert texts(num_recent_events=0) == []
+    assert texts(after_timestamp=103.0) == ["3", "4", "5"]
+    assert texts(after_timestamp=103.0, num_recent_events=5) == ["3", "4", "5"]
+    assert texts() == ["0", "1", "2", "3", "4", "5"]
+    latest = client.get(config=GetSessionConfig(num_recent_events=1))
+    client.append(latest, said("6"))
+    assert len(client.get().events) == 7
+
+
+def test_sessions_are_listed_without_events_the_latest_last(client: Client) -> None:
+    for name in ("a", "b", "c"):
+        client.append(client.create(name, state={"n": name}), said("hi"))
+    client.create("d", user_id="bob")
+    client.create("e", app_name="other")
+    client.append(client.get("a"), said("again"))
+
+    mine = client.list(user_id="ada")
+    assert [session.id for session in mine] == ["b", "c", "a"]
+    assert [session.state["n"] for session in mine] == ["b", "c", "a"]
+    assert all(session.events == [] for session in mine)
+    assert {(session.user_id, session.id) for session in client.list()} == {
+        *(("ada", "a"), ("ada", "b"), ("ada", "c"), ("bob", "d"))
+    }
+    assert client.list(app_name="nothing") == []
+
+
+def test_ids_belong_to_a_user_of_an_app(client: Client) -> None:
+    client.create("s/x", user_id="a")
+    client.create("x", user_id="a/s")
+    client.create("y" * 300)
+    with pytest.raises(AlreadyExistsError):
+        client.create("x", user_id="a/s")
+    assert client.get("x", user_id="a") is None
+    assert client.get("x", user_id="a/s").id == "x"
+    assert client.get("y" * 300).id == "y" * 300
+    assert client.create(None).id != client.create(None).id
+
+
+def test_a_deleted_session_is_gone_and_what_is_shared_stays(client: Client) -> None:
+    session = client.create(state={"user:a": 1})
+    client.delete()
+    client.delete()
+    assert client.get() is None
+    with pytest.raises(SessionNotFoundError):
+        client.append(session, said("hi"))
+    assert client.create().state == {"user:a": 1}
+
+
+def test_messages_of_others_are_events_too(client: Client, store: SessionStore) -> None:
+    client.create()
+    store.append_messages("app/ada/s", [{"role": "user", "content": "from the API"}])
+    [event] = client.get().events
+    assert (event.author, event.content.parts[0].text) == ("user", "from the API")

@@ -1,0 +1,458 @@
+"""Real graphs on our sessions: what comes back, what is stored, and who loses a race."""
+
+import operator
+import uuid
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from helix_sessions.exceptions import CheckpointNotFound, InvalidInput, StaleState
+from helix_sessions.integrations.langgraph import DjangoSaver
+from helix_sessions.store import SessionStore
+from helix_sessions.transcripts import open_tool_calls
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def config(thread: str = "t", **more: Any) -> Any:
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def chat(saver: Any, reply: Any = None) -> Any:
+    """A graph of one node that answers."""
+
+    def answer(state: MessagesState) -> Any:
+        said = reply(state) if reply else AIMessage(f"answer {len(state['messages'])}")
+        return {"messages": [said]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", answer)
+    graph.add_edge(START, "agent")
+    graph.add_edge("agent", END)
+    return graph.compile(checkpointer=saver)
+
+
+def texts(state: Any) -> list[str]:
+    return [message.content for message in state["messages"]]
+
+
+def test_a_conversation_goes_on_from_turn_to_turn(store: SessionStore) -> None:
+    first = chat(DjangoSaver())
+    first.invoke({"messages": [("user", "one")]}, config(user_id="ada"))
+    after = chat(DjangoSaver()).invoke({"messages": [("user", "two")]}, config())
+
+    assert texts(after) == ["one", "answer 1", "two", "answer 3"]
+    state = store.load_state("t")
+    assert (state.agent_type, state.user_id, state.message_count) == ("langgraph", "ada", 4)
+    said = store.get_messages("t").messages
+    assert [(message["role"], message["content"]) for message in said] == [
+        ("user", "one"),
+        ("assistant", "answer 1"),
+        ("user", "two"),
+        ("assistant", "answer 3"),
+    ]
+    types = [event.type for event in store.get_events("t")]
+    assert types.count("user_message") == types.count("assistant_message") == 2
+
+
+def test_async_graphs_are_the_same(store: SessionStore) -> None:
+    @async_to_sync
+    async def talk() -> Any:
+        graph = chat(DjangoSaver())
+        await graph.ainvoke({"messages": [("user", "one")]}, config())
+        state = await graph.aget_state(config())
+        history = [snapshot async for snapshot in graph.aget_state_history(config())]
+        return texts(state.values), len(history)
+
+    assert talk() == (["one", "answer 1"], 3)
+    assert len(list(chat(DjangoSaver()).get_state_history(config()))) == 3
+
+
+def test_what_is_read_is_what_langgraphs_own_saver_reads() -> None:
+    reply = AIMessage(
+        "calling",
+        id="a1",
+        tool_calls=[{"name": "look", "args": {"q": 1}, "id": "c1", "type": "tool_call"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        response_metadata={"model": "m"},
+    )
+    results = []
+    for saver in (DjangoSaver(), InMemorySaver()):
+        graph = chat(saver, lambda state: reply)
+        given = [
+            SystemMessage("be brief", id="s"),
+            HumanMessage([{"type": "text", "text": "\u0000 é"}], id="h", name="ada"),
+            ToolMessage("42", id="t", tool_call_id="c0", artifact={1: {2, 3}}),
+        ]
+        graph.invoke({"messages": given}, config())
+        state = graph.get_state(config())
+        results.append((state.values, state.next, state.metadata))
+    assert results[0] == results[1]
+    assert [type(message) for message in results[0][0]["messages"]] == [
+        *(SystemMessage, HumanMessage, ToolMessage, AIMessage)
+    ]
+
+
+def test_calls_are_known_to_the_transcript(store: SessionStore) -> None:
+    call = {"name": "look", "args": {"q": 1}, "id": "c1", "type": "tool_call"}
+    chat(DjangoSaver(), lambda state: AIMessage("", tool_calls=[call])).invoke(
+        {"messages": [("user", "one")]}, config()
+    )
+    open_calls = open_tool_calls(store.get_messages("t").messages)
+    assert open_calls == [{"id": "c1", "name": "look", "arguments": {"q": 1}}]
+
+
+def test_messages_that_are_removed_changed_or_moved() -> None:
+    graph = chat(DjangoSaver())
+    for text in ("one", "two", "three"):
+        graph.invoke({"messages": [HumanMessage(text, id=text)]}, config())
+    before = graph.get_state(config())
+    graph.update_state(config(), {"messages": [RemoveMessage("one"), HumanMessage("TWO", id="two")]})
+
+    fresh = chat(DjangoSaver())
+    after = fresh.get_state(config())
+    assert texts(after.values) == ["answer 1", "TWO", "answer 3", "three", "answer 5"]
+    assert texts(fresh.get_state(before.config).values)[:2] == ["one", "answer 1"]
+    fresh.invoke({"messages": [("user", "four")]}, config())
+    assert texts(graph.get_state(config()).values)[-2:] == ["four", "answer 6"]
+
+
+def test_time_travel_branches_and_both_branches_stay() -> None:
+    graph = chat(DjangoSaver())
+    graph.invoke({"messages": [("user", "one")]}, config())
+    early = graph.get_state(config()).config
+    graph.invoke({"messages": [("user", "two")]}, config())
+    late = graph.get_state(config()).config
+    graph.invoke({"messages": [("user", "other")]}, early)
+
+    fresh = chat(DjangoSaver())
+    assert texts(fresh.get_state(config()).values) == ["one", "answer 1", "other", "answer 3"]
+    assert texts(fresh.get_state(late).values) == ["one", "answer 1", "two", "answer 3"]
+
+
+def test_an_interrupt_waits_in_the_database_for_its_answer() -> None:
+    def build() -> Any:
+        def ask(state: MessagesState) -> Any:
+            return {"messages": [AIMessage(f"you said {interrupt('really?')}")]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("ask", ask)
+        graph.add_edge(START, "ask")
+        return graph.compile(checkpointer=DjangoSaver())
+
+    waiting = build().invoke({"messages": [("user", "one")]}, config())
+    assert waiting["__interrupt__"][0].value == "really?"
+    assert build().get_state(config()).interrupts[0].value == "really?"
+    assert texts(build().invoke(Command(resume="yes"), config()))[-1] == "you said yes"
+
+
+def test_subgraphs_have_namespaces_of_the_same_session(store: SessionStore) -> None:
+    def build() -> Any:
+        inner = StateGraph(MessagesState)
+        inner.add_node("inside", lambda state: {"messages": [AIMessage(interrupt("inner?"))]})
+        inner.add_edge(START, "inside")
+        outer = StateGraph(MessagesState)
+        outer.add_node("sub", inner.compile())
+        outer.add_edge(START, "sub")
+        return outer.compile(checkpointer=DjangoSaver())
+
+    build().invoke({"messages": [("user", "one")]}, config())
+    state = build().get_state(config(), subgraphs=True)
+    assert texts(state.tasks[0].state.values) == ["one"]
+    assert texts(build().invoke(Command(resume="two"), config())) == ["one", "two"]
+    assert store.list_sessions().items[0].session_id == "t"
+    assert len(store.list_sessions().items) == 1
+
+
+class Lists(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    note: Any
+
+
+def appending(saver: Any) -> Any:
+    graph = StateGraph(Lists)
+    graph.add_node("work", lambda state: {"note": len(state.get("log", []))})
+    graph.add_edge(START, "work")
+    return graph.compile(checkpointer=saver)
+
+
+def test_other_lists_are_stored_item_by_item_once_they_are_long(store: SessionStore) -> None:
+    graph = appending(DjangoSaver())
+    for number in range(8):
+        graph.invoke({"log": [f"{number} {prose(number)}", {number}]}, config())
+
+    read = appending(DjangoSaver()).get_state(config()).values
+    begun = [item[:1] if isinstance(item, str) else item for item in read["log"]]
+    assert begun == [item for number in range(8) for item in (str(number), {number})]
+    assert read["note"] == 16
+    assert len(store.get_notes("t", prefix="i|")) == 16
+    states = list(appending(DjangoSaver()).get_state_history(config()))
+    assert [len(state.values.get("log", [])) for state in states][::3] == list(range(16, 0, -2))
+
+
+def test_a_thread_may_begin_with_a_long_list() -> None:
+    values = {"log": [prose(number) for number in range(9)], "messages": [prose(0)] * 30}
+    put(DjangoSaver(), config(checkpoint_ns=""), values, 1)
+    found = DjangoSaver().get_tuple(config())
+    assert found is not None
+    assert found.checkpoint["channel_values"] == values
+
+
+def test_a_list_that_a_caller_changes_in_place_is_not_mistaken() -> None:
+    saver = DjangoSaver()
+    message = HumanMessage("one", id="m", additional_kwargs={"n": 1})
+    items = [message]
+    here = put(saver, config(checkpoint_ns=""), {"messages": items}, 1)
+    message.additional_kwargs["n"] = 2
+    items.append(HumanMessage("two", id="k"))
+    put(saver, here, {"messages": items}, 2)
+
+    newest, oldest = DjangoSaver().list(config())
+    assert newest.checkpoint["channel_values"]["messages"] == items
+    assert oldest.checkpoint["channel_values"]["messages"][0].additional_kwargs == {"n": 1}
+
+
+def put(saver: Any, where: Any, values: Any, version: int, **metadata: Any) -> Any:
+    """One put, as the loop makes it."""
+    checkpoint = {
+        **empty_checkpoint(),
+        "id": str(uuid6(clock_seq=version)),
+        "channel_values": values,
+        "channel_versions": dict.fromkeys(values, version),
+    }
+    described = {"source": "loop", "step": version, "parents": {}, **metadata}
+    return saver.put(where, checkpoint, described, dict.fromkeys(values, version))
+
+
+def test_values_that_did_not_change_are_found_where_they_are() -> None:
+    saver = DjangoSaver()
+    here = put(saver, config(checkpoint_ns=""), {"a": {"x": {1, 2}}, "b": 1}, 1)
+    for version in (2, 3):
+        checkpoint: Any = {
+            **empty_checkpoint(),
+            "id": str(uuid6(clock_seq=version)),
+            "channel_values": {"a": {"x": {1, 2}}, "b": version},
+            "channel_versions": {"a": 1, "b": version},
+        }
+        here = saver.put(here, checkpoint, {"run_id": f"r{version}"}, {"b": version})
+
+    for reader in (saver, DjangoSaver()):
+        found = [one.checkpoint["channel_values"] for one in reader.list(config())]
+        assert found == [{"a": {"x": {1, 2}}, "b": number} for number in (3, 2, 1)]
+    saver.prune(["t"])
+    [left] = DjangoSaver().list(config())
+    assert left.checkpoint["channel_values"] == {"a": {"x": {1, 2}}, "b": 3}
+    saver.delete_for_runs(["r3"])
+    assert list(DjangoSaver().list(config())) == []
+
+
+def test_pruning_keeps_what_the_newest_needs(store: SessionStore) -> None:
+    graph = appending(DjangoSaver())
+    for number in range(4):
+        graph.invoke({"log": [f"{number} {prose(number)}"]}, config())
+    DjangoSaver().prune(["t"])
+
+    read = appending(DjangoSaver())
+    assert len(read.get_state(config()).values["log"]) == 4
+    assert len(list(read.get_state_history(config()))) == 1
+    assert len(store.get_notes("t", prefix="w|")) == 0
+    read.invoke({"log": ["more"]}, config())
+    assert len(read.get_state(config()).values["log"]) == 5
+
+
+def test_archiving_the_log_leaves_the_thread_alone(store: SessionStore, settings: Any, tmp_path: Any) -> None:
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "archive": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": str(tmp_path)},
+        },
+    }
+    settings.HELIX_SESSIONS = {"ARCHIVE_STORAGE": "archive"}
+    graph = chat(DjangoSaver())
+    graph.invoke({"messages": [("user", "one")]}, config())
+    store.archive_events("t", keep=0)
+
+    assert texts(chat(DjangoSaver()).invoke({"messages": [("user", "two")]}, config())) == [
+        *("one", "answer 1", "two", "answer 3")
+    ]
+
+
+def test_a_copy_is_a_thread_of_its_own(store: SessionStore) -> None:
+    graph = chat(DjangoSaver())
+    graph.invoke({"messages": [("user", "one")]}, config())
+    DjangoSaver().copy_thread("t", "copy")
+    graph.invoke({"messages": [("user", "two")]}, config("copy"))
+
+    assert texts(graph.get_state(config()).values) == ["one", "answer 1"]
+    assert texts(chat(DjangoSaver()).get_state(config("copy")).values) == [
+        "one",
+        "answer 1",
+        "two",
+        "answer 3",
+    ]
+    DjangoSaver().delete_thread("t")
+    assert not store.session_exists("t")
+
+
+def test_an_encrypting_serializer_leaves_nothing_readable(store: SessionStore) -> None:
+    class Rot:
+        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+            return "rot", bytes(byte ^ 42 for byte in plaintext)
+
+        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+            return bytes(byte ^ 42 for byte in ciphertext)
+
+    def build() -> Any:
+        return chat(DjangoSaver(serde=EncryptedSerializer(Rot())), lambda state: AIMessage("classified"))
+
+    build().invoke({"messages": [("user", "secret")]}, config())
+    assert texts(build().get_state(config()).values) == ["secret", "classified"]
+    stored = [*store.get_messages("t").messages, *(note.document for note in store.get_notes("t"))]
+    assert "secret" not in str(stored)
+    assert "classified" not in str(stored)
+
+
+def test_a_truncated_transcript_is_an_error_and_not_another_history(store: SessionStore) -> None:
+    graph = chat(DjangoSaver())
+    graph.invoke({"messages": [("user", "one")]}, config())
+    store.truncate_messages("t", 1)
+    with pytest.raises(CheckpointNotFound):
+        chat(DjangoSaver()).get_state(config())
+    store.append_messages("t", [{"role": "assistant", "content": "forged"}])
+    with pytest.raises(CheckpointNotFound):
+        chat(DjangoSaver()).get_state(config())
+
+
+def test_a_config_without_a_thread() -> None:
+    with pytest.raises(InvalidInput):
+        DjangoSaver().get_tuple({"configurable": {}})
+
+
+class TestRaces:
+    def test_pruning_under_a_run_takes_nothing_from_it(self) -> None:
+        saver = DjangoSaver()
+        kept = {"a": "kept", "log": [prose(1), prose(2), prose(3)]}
+        here = put(saver, config(checkpoint_ns=""), {**kept, "b": 1}, 1)
+        for version in (2, 3, 4):
+            if version == 4:
+                DjangoSaver().prune(["t"])
+            checkpoint: Any = {
+                **empty_checkpoint(),
+                "id": str(uuid6(clock_seq=version)),
+                "channel_values": {**kept, "b": version},
+                "channel_versions": {"a": 1, "log": 1, "b": version},
+            }
+            here = saver.put(here, checkpoint, {}, {"b": version})
+
+        newest, *_ = DjangoSaver().list(config())
+        assert newest.checkpoint["channel_values"] == {**kept, "b": 4}
+
+    def test_of_two_runs_on_one_thread_the_loser_gets_an_error(self, store: SessionStore) -> None:
+        graph = chat(DjangoSaver())
+        graph.invoke({"messages": [("user", "one")]}, config())
+
+        def meanwhile(state: MessagesState) -> AIMessage:
+            chat(DjangoSaver()).invoke({"messages": [("user", "the other")]}, config())
+            return AIMessage("late")
+
+        with pytest.raises(StaleState):
+            chat(DjangoSaver(), meanwhile).invoke(
+                {"messages": [("user", "two")]}, config(), durability="sync"
+            )
+        said = texts(graph.get_state(config()).values)
+        assert "the other" in said
+        assert "late" not in said
+
+    @pytest.mark.parametrize("shared", [True, False])
+    def test_no_message_of_a_run_that_ended_well_is_lost(self, shared: bool, run_threads: Any) -> None:
+        saver = DjangoSaver()
+        chat(saver).invoke({"messages": [("user", "begin")]}, config())
+
+        def talk(index: int) -> list[str]:
+            done = []
+            for number in range(4):
+                text = f"{index}-{number}"
+                graph = chat(saver if shared else DjangoSaver())
+                try:
+                    graph.invoke({"messages": [("user", text)]}, config())
+                except StaleState:
+                    continue
+                done.append(text)
+            return done
+
+        done = [text for each in run_threads(3, talk) for text in each]
+        said = texts(chat(DjangoSaver()).get_state(config()).values)
+        assert done
+        assert set(done) <= set(said)
+
+    def test_of_two_first_runs_one_wins(self) -> None:
+        first, second = DjangoSaver(), DjangoSaver()
+        assert first.get_tuple(config()) is None
+        assert second.get_tuple(config()) is None
+        put(first, config(checkpoint_ns=""), {"messages": ["a"]}, 1)
+        with pytest.raises(StaleState):
+            put(second, config(checkpoint_ns=""), {"messages": ["b"]}, 1)
+
+    def test_other_writers_of_the_session_disturb_nobody(self, store: SessionStore) -> None:
+        saver = DjangoSaver()
+        here = put(saver, config(checkpoint_ns=""), {"messages": ["a"]}, 1)
+        store.patch_metadata("t", {"seen": True})
+        store.append_messages("t", [{"role": "user", "content": "an aside"}])
+        put(saver, here, {"messages": ["a", "b"]}, 2)
+
+        found = DjangoSaver().get_tuple(config())
+        assert found is not None
+        assert found.checkpoint["channel_values"]["messages"] == ["a", "b"]
+
+
+def stored_bytes() -> int:
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+                " WHERE relkind = 'r' AND relname LIKE 'helix_sessions%'"
+            )
+        else:
+            cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        return int(cursor.fetchone()[0])
+
+
+WORDS = [uuid.UUID(int=number * 7919**9).hex[: 3 + number % 6] for number in range(1, 999)]
+
+
+def prose(seed: int) -> str:
+    """1 KB that compresses about as well as prose does."""
+    return " ".join(WORDS[(seed * 37 + place * place) % len(WORDS)] for place in range(170))[:1024]
+
+
+@pytest.mark.parametrize("kind", ["messages", "dicts", "strings", "another channel"])
+def test_400_turns_of_1_kb_store_at_most_three_times_their_text(kind: str) -> None:
+    saver = DjangoSaver()
+    channel = "log" if kind == "another channel" else "messages"
+    items: list[Any] = []
+    before = stored_bytes()
+    here = config(checkpoint_ns="")
+    for turn in range(400):
+        item: Any = prose(turn)
+        if kind == "messages":
+            item = HumanMessage(item, id=str(uuid.uuid4()))
+        elif kind == "dicts":
+            item = {"role": "user", "content": item}
+        items = [*items, item]
+        here = put(saver, here, {channel: items}, turn + 1)
+    grown = stored_bytes() - before
+
+    found = DjangoSaver().get_tuple(config())
+    assert found is not None
+    assert found.checkpoint["channel_values"][channel] == items
+    assert grown <= 3 * 400 * 1024, f"{grown / 400 / 1024:.2f} times its text"

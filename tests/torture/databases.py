@@ -1,0 +1,54 @@
+"""A database of a campaign's own, made new and thrown away."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from tests.postgres import private_server
+
+
+@contextmanager
+def database(engine: str) -> Iterator[str]:
+    """The address of an empty database: a file, or on the server at `DATABASE_URL` or a private one."""
+    if engine == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="helix_sessions_torture_") as directory:
+            yield f"sqlite:///{Path(directory) / 'torture.sqlite3'}"
+        return
+    given = os.environ.get("DATABASE_URL", "")
+    if given.startswith("postgres"):
+        with _database_on(given) as url:
+            yield url
+    else:
+        with private_server() as server:
+            yield server.url
+
+
+@contextmanager
+def _database_on(server: str) -> Iterator[str]:
+    name = f"torture_{secrets.token_hex(4)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+        try:
+            yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+        finally:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def use(url: str) -> None:
+    """Set Django up on this database, with its tables. Once in a process."""
+    os.environ["DATABASE_URL"] = url
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connections
+
+    call_command("migrate", verbosity=0)
+    connections.close_all()  # those that are forked from here open their own

@@ -1,0 +1,59 @@
+"""Processes forked from one that is set up: they start in milliseconds, and nothing has to be pickled."""
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+Figures = Counter[str]
+fork_context = multiprocessing.get_context("fork")
+
+
+class Lane:
+    """A process that runs a function and sends back the figures it returns."""
+
+    def __init__(self, function: Callable[..., Figures], *arguments: Any) -> None:
+        self._answers, theirs = fork_context.Pipe(duplex=False)
+        self._process = fork_context.Process(target=_run, args=(function, arguments, theirs), daemon=False)
+        self._process.start()
+        theirs.close()
+
+    def figures(self) -> Figures:
+        """Wait for them; what went wrong there goes wrong here."""
+        try:
+            answer: Figures | str = self._answers.recv()
+        except EOFError:
+            answer = "A lane ended without an answer."
+        self._process.join()
+        if isinstance(answer, str):
+            raise AssertionError(answer)
+        return answer
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def in_lanes(count: int, function: Callable[..., Figures], *arguments: Any) -> Figures:
+    """The sum of the figures of `function(lane, *arguments)` in so many processes."""
+    lanes = [Lane(function, number, *arguments) for number in range(count)]
+    try:
+        return sum((lane.figures() for lane in lanes), Counter())
+    finally:
+        for lane in lanes:
+            lane.end()
+
+
+def _run(function: Callable[..., Figures], arguments: tuple[Any, ...], answers: Connection) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        answers.send(function(*arguments))
+    except BaseException:
+        answers.send(traceback.format_exc())
+    finally:
+        answers.close()
+        os._exit(0)
