@@ -279,6 +279,7 @@ class TreeOfSessions(RuleBasedStateMachine):
         return [call["id"] for call in open_tool_calls(self.store.get_messages(key).messages)]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.django_db
 def test_a_tree_of_sessions():
     few = settings(max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck))
