@@ -122,12 +122,18 @@ class Compactions(StoreBase):
         head = SessionRow(_HEAD, table(Session).decoder(_HEAD)(columns))
         check_owner(session_id, head, self._owner)
         check_row_version(head, version)
-        messages = documents.load_all([text for _, _, _, text, *_ in found])
+        rows_of = table(Message)
+        messages = documents.load_all(
+            [rows_of.open_text("content", text, session_id, place, seq) for place, seq, _, text, *_ in found]
+        )
         lines = [
             Line(position, seq, message, update is not None)
             for (position, seq, update, *_), message in zip(found, messages, strict=True)
         ]
-        return _Before(number, None if summary is None else documents.load(summary), replaced, lines)
+        if summary is not None:
+            opened = table(models.Compaction).open_text("summary", summary, session_id, number)
+            return _Before(number, documents.load(opened), replaced, lines)
+        return _Before(number, None, replaced, lines)
 
     def _finish(
         self, session_id: str, attempt: _Attempt, reason: str, summary: str, message: dict[str, Any]
