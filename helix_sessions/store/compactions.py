@@ -286,8 +286,8 @@ def _lines_sql(vendor: str) -> str:
         f' SELECT -1 AS "place", "replaced", "number", "summary"{cast}, "owner_id", "version", "status"'
         " FROM head"
         f' UNION ALL SELECT m."position", m."seq", u."seq", m."content"{cast}, NULL, NULL, NULL'
-        f' FROM head h JOIN {table(Message).name} m ON m."session_id" = h."session_id"'
-        ' AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
+        f" FROM head h CROSS JOIN {table(Message).name} m"
         f' LEFT JOIN {table(ContextUpdate).name} u ON u."session_id" = m."session_id" AND u."seq" = m."seq"'
+        ' WHERE m."session_id" = h."session_id" AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
         ' ORDER BY "place"'
     )

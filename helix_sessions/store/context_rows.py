@@ -144,7 +144,10 @@ def _epoch_sql(vendor: str) -> str:
 @cache
 def context_sql(vendor: str) -> str:
     """First the baseline, then the compaction with its number, then messages with theirs, as of one moment.
-    Without an epoch no update is seen: it told of changes to what the model does not know any more."""
+    Without an epoch no update is seen: it told of changes to what the model does not know any more.
+
+    SQLite takes the tables of a CROSS JOIN in the order they are written; left to itself it may read every
+    message there is."""
     cast = "::text" if vendor == "postgresql" else ""
     messages, updates = table(Message).name, table(ContextUpdate).name
     return (
@@ -157,13 +160,13 @@ def context_sql(vendor: str) -> str:
         f' AND c."number" = {latest_compaction("s")} WHERE s."session_id" = %s)'
         f' SELECT -2 AS "place", 0 AS "number", "owner_id", "baseline"{cast} FROM head'
         f' UNION ALL SELECT -1, "number", NULL, "content"{cast} FROM head WHERE "start" > 0'
-        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM head h JOIN {messages} m'
-        ' ON m."session_id" = h."session_id" AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
-        f" WHERE NOT (m.\"role\" = 'system' AND EXISTS (SELECT 1 FROM {updates} u"
+        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM head h CROSS JOIN {messages} m'
+        ' WHERE m."session_id" = h."session_id" AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
+        f" AND NOT (m.\"role\" = 'system' AND EXISTS (SELECT 1 FROM {updates} u"
         ' WHERE u."session_id" = m."session_id" AND u."seq" = m."seq" AND u."seq" <= h."since"))'
-        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM head h JOIN {updates} u'
-        ' ON u."session_id" = h."session_id" AND u."seq" > h."since" AND u."position" < h."start"'
-        f' JOIN {messages} m ON m."session_id" = u."session_id" AND m."position" = u."position"'
+        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM head h CROSS JOIN {updates} u'
+        f' CROSS JOIN {messages} m WHERE u."session_id" = h."session_id" AND u."seq" > h."since"'
+        ' AND u."position" < h."start" AND m."session_id" = u."session_id" AND m."position" = u."position"'
         ' AND m."seq" = u."seq" AND m."truncated_seq" IS NULL ORDER BY "place"'
     )
 
