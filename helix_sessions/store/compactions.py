@@ -115,7 +115,7 @@ class Compactions(StoreBase):
 
     def _to_compact(self, session_id: str, version: int | None) -> _Before:
         connection = self._connection
-        rows = fetch(connection, _lines_sql(connection.vendor), [session_id])
+        rows = fetch(connection, _lines_sql(connection.vendor), [session_id] * 2)
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
         (_, replaced, number, summary, *columns), *found = rows
@@ -286,8 +286,9 @@ def _lines_sql(vendor: str) -> str:
         f' SELECT -1 AS "place", "replaced", "number", "summary"{cast}, "owner_id", "version", "status"'
         " FROM head"
         f' UNION ALL SELECT m."position", m."seq", u."seq", m."content"{cast}, NULL, NULL, NULL'
-        f" FROM head h CROSS JOIN {table(Message).name} m"
+        f" FROM {table(Message).name} m"
         f' LEFT JOIN {table(ContextUpdate).name} u ON u."session_id" = m."session_id" AND u."seq" = m."seq"'
-        ' WHERE m."session_id" = h."session_id" AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
+        ' WHERE m."session_id" = %s AND m."position" >= (SELECT "start" FROM head)'
+        ' AND m."truncated_seq" IS NULL'
         ' ORDER BY "place"'
     )

@@ -146,8 +146,8 @@ def context_sql(vendor: str) -> str:
     """First the baseline, then the compaction with its number, then messages with theirs, as of one moment.
     Without an epoch no update is seen: it told of changes to what the model does not know any more.
 
-    SQLite takes the tables of a CROSS JOIN in the order they are written; left to itself it may read every
-    message there is."""
+    The messages are found by the session's id itself, three times a parameter, and not by a join with the
+    head, for which SQLite may read every message there is."""
     cast = "::text" if vendor == "postgresql" else ""
     messages, updates = table(Message).name, table(ContextUpdate).name
     return (
@@ -160,14 +160,17 @@ def context_sql(vendor: str) -> str:
         f' AND c."number" = {latest_compaction("s")} WHERE s."session_id" = %s)'
         f' SELECT -2 AS "place", 0 AS "number", "owner_id", "baseline"{cast} FROM head'
         f' UNION ALL SELECT -1, "number", NULL, "content"{cast} FROM head WHERE "start" > 0'
-        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM head h CROSS JOIN {messages} m'
-        ' WHERE m."session_id" = h."session_id" AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
-        f" AND NOT (m.\"role\" = 'system' AND EXISTS (SELECT 1 FROM {updates} u"
-        ' WHERE u."session_id" = m."session_id" AND u."seq" = m."seq" AND u."seq" <= h."since"))'
-        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM head h CROSS JOIN {updates} u'
-        f' CROSS JOIN {messages} m WHERE u."session_id" = h."session_id" AND u."seq" > h."since"'
-        ' AND u."position" < h."start" AND m."session_id" = u."session_id" AND m."position" = u."position"'
-        ' AND m."seq" = u."seq" AND m."truncated_seq" IS NULL ORDER BY "place"'
+        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM {messages} m'
+        ' WHERE m."session_id" = %s AND m."position" >= (SELECT "start" FROM head)'
+        ' AND m."truncated_seq" IS NULL AND NOT (m."role" = \'system\' AND EXISTS ('
+        f'SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq"'
+        ' AND u."seq" <= (SELECT "since" FROM head)))'
+        f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM {updates} u'
+        f" CROSS JOIN {messages} m"
+        ' WHERE u."session_id" = %s AND u."seq" > (SELECT "since" FROM head)'
+        ' AND u."position" < (SELECT "start" FROM head) AND m."session_id" = u."session_id"'
+        ' AND m."position" = u."position" AND m."seq" = u."seq" AND m."truncated_seq" IS NULL'
+        ' ORDER BY "place"'
     )
 
 

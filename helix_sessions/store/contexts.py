@@ -59,7 +59,7 @@ class Contexts(States):
         """What the model sees: the baseline, the latest compaction if there is one, and the messages after
         it. Of the updates of the context those since the baseline are seen, wherever they are."""
         key, connection = session_key(session_id), self._connection
-        rows = fetch(connection, context_rows.context_sql(connection.vendor), [key])
+        rows = fetch(connection, context_rows.context_sql(connection.vendor), [key] * 3)
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
         (_, _, owner_id, baseline), *rest = rows
