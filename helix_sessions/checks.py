@@ -76,6 +76,22 @@ def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
     return []
 
 
+@register(Tags.security, deploy=True)
+def check_throttles(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """A deployment bounds what one user can ask for."""
+    missing = [scope for scope in ("create", "write", "read") if not conf.API_THROTTLE_RATES.get(scope)]
+    if not missing:
+        return []
+    return [
+        Warning(
+            f"The HTTP API does not limit how often a user may {', '.join(missing)}.",
+            hint='HELIX_SESSIONS = {"API_THROTTLE_RATES": '
+            '{"create": "60/min", "write": "1200/min", "read": "3000/min"}}',
+            id="helix_sessions.W004",
+        )
+    ]
+
+
 @register()
 def check_time_zones(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Times are aware."""

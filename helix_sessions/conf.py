@@ -89,6 +89,14 @@ class Conf:
     ARCHIVE_PREFIX: str = "helix_sessions/archives"
     """The folder of that storage under which archives are written."""
 
+    AUDIT_TRAIL: bool = False
+    """Keep who did what through the HTTP API as rows: each change, in its own transaction, and each refusal.
+    Without it, the logger `helix_sessions.audit` tells."""
+
+    METRICS_TOKEN: str = ""
+    """What a scraper of the metrics sends as its bearer token. While it is empty, metrics are for users who
+    may see all sessions."""
+
     ENCRYPTION: dict[str, Any] = {}
     """Content at rest: `{"keys": {"2026": "32 bytes in base64"}, "active": "2026"}`. Every key opens, the
     active one seals; with `None` new content is stored as it is. `keys` may be the path of a function that

@@ -11,9 +11,10 @@ from typing import Any
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.request import Request
 
+from project import attempts
 from project.models import ApiToken
 
 _PREFIX = "helix_"
@@ -44,6 +45,9 @@ class TokenAuthentication(BaseAuthentication):
         token = ApiToken.objects.select_related("user").filter(digest=_digest(given.strip())).first()
         now = timezone.now()
         if token is None or not token.user.is_active or (token.expires_at and token.expires_at <= now):
+            if attempts.are_too_many(request, "token", attempts.TOKENS):
+                raise Throttled(attempts.SECONDS)
+            attempts.count(request, "token")
             raise AuthenticationFailed("The token is not valid.")
         if token.last_used_at is None or token.last_used_at < now - _LAST_USED_PRECISION:
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)

@@ -1,5 +1,7 @@
 """Addresses of the demo project."""
 
+from importlib.util import find_spec
+
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
@@ -11,7 +13,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path("docs/<path:name>", document, name="document"),
     path("admin/", admin.site.urls),
+    path("health/", include("helix_sessions.health")),
 ]
+if find_spec("prometheus_client"):
+    from helix_sessions.metrics import metrics
+
+    urlpatterns.append(path("metrics", metrics, name="metrics"))
 if HAS_API:
     urlpatterns += [
         path("api/", include("helix_sessions.api.urls")),

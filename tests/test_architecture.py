@@ -10,15 +10,16 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "helix_sessions"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
 
-DOORS = ("api", "admin", "templatetags", "management", "integrations", "urls")
+DOORS = ("api", "admin", "templatetags", "management", "integrations", "urls", "health", "metrics")
 DRIVERS = ("runtime", "stream", "tasks")
-MANNERS = ("apps", "checks", "conf", "documents", "encryption", "exceptions", "signals", "types")
+MANNERS = ("apps", "checks", "conf", "documents", "encryption", "exceptions", "logs", "signals", "types")
 
 MAY_KNOW = {
     "exceptions": (),
     "agents": ("exceptions",),
     "types": ("agents", "exceptions"),
     "conf": (),
+    "logs": (),
     "signals": (),
     "encryption": ("conf", "exceptions"),
     "documents": ("conf", "encryption", "exceptions"),

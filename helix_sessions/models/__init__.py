@@ -2,6 +2,7 @@
 
 from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
+from helix_sessions.models.audits import AuditEntry
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
@@ -20,6 +21,7 @@ from helix_sessions.models.sub_sessions import SubSessionRef
 __all__ = [
     "AgentRecord",
     "ArchivedRange",
+    "AuditEntry",
     "Checkpoint",
     "ClientCall",
     "Compaction",

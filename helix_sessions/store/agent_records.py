@@ -109,7 +109,8 @@ def labels(using: str, session_ids: Iterable[str]) -> dict[str, str | None]:
 def decoded(row: Sequence[Any]) -> dict[str, Any]:
     """A row of all columns, documents as text."""
     columns = table(AgentRecord).columns
-    return dict(zip(columns, table(AgentRecord).decoder(columns)(row), strict=True))
+    values = table(AgentRecord).opened(columns, table(AgentRecord).decoder(columns)(row))
+    return dict(zip(columns, values, strict=True))
 
 
 def give(work: Work, source_id: str) -> None:

@@ -90,7 +90,7 @@ def load(store: SessionStore, session_id: str) -> Loaded:
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     width = len(_COLUMNS)
-    row = SessionRow(_COLUMNS, table(Session).decoder(_COLUMNS)(rows[0][:width]))
+    row = SessionRow.read(key, _COLUMNS, rows[0][:width])
     check_owner(key, row, store._owner)
     found = rows[0][width:]
     return _loaded(store.using, row, agent_records.decoded(found) if found[0] is not None else None)
@@ -309,8 +309,8 @@ def _read_messages(using: str, session_id: str, count: int, head_seq: int) -> li
     rows = fetch(connection, sql, [session_id, count, head_seq, head_seq])
     if len(rows) != count:
         raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
-    decode = table(Message).decoder(_MESSAGE)
-    return documents.load_all([decode(row)[3] for row in rows])
+    found = table(Message)
+    return documents.load_all([found.open_text("content", text, *key) for *key, text in rows])
 
 
 def _difference(stored: Stored, now: Sequence[Any]) -> tuple[int, Sequence[Any]]:

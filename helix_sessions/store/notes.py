@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from helix_sessions import documents, models
-from helix_sessions.exceptions import InvalidInput
+from helix_sessions import documents, encryption, models
+from helix_sessions.exceptions import InvalidInput, SessionNotFound
 from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.database import fetch
@@ -21,6 +21,7 @@ from helix_sessions.types import JSON, UNSET, AppendResult, Messages, Note
 
 _AFTER_EVERY_KEY = "\U0010ffff"
 _KEYS_AT_ONCE = 500
+_COLUMNS = ("session_id", "key", "run_id", "document")
 
 
 class Notes(StoreBase):
@@ -54,7 +55,8 @@ class Notes(StoreBase):
         def replace(work: Work) -> None:
             _say(work, texts, said, quietly)
             for key, text in texts.items():
-                work.statement(_replace_sql(), [work.session.session_id, key, run, text])
+                row = [work.session.session_id, key, run, text]
+                work.statement(_replace_sql(), _encoded(work, row))
 
         try:
             if quietly:
@@ -97,10 +99,7 @@ class Notes(StoreBase):
                 sql = _keys_sql(self._connection.vendor, len(some))
                 rows = fetch(self._connection, sql, [row.session_id, *some], prepare=False)
                 found += sorted(rows, reverse=last_first)
-        return [
-            Note(session_id=row.session_id, key=key, document=documents.load(text), run_id=run)
-            for key, text, run in found[:most]
-        ]
+        return [_note(row.session_id, *values) for values in found[:most]]
 
     def remove_notes(
         self, session_id: str, keys: Iterable[str], *, expected_version: int | None = None
@@ -125,20 +124,44 @@ class Notes(StoreBase):
         rows = models.Note.objects.using(self.using).filter(run_id=run)
         if self._owner is not UNSET:
             rows = rows.filter(session__owner_id=self._owner)
-        return [
-            Note(session_id=row.session_id, key=row.key, document=row.document, run_id=row.run_id)
-            for row in rows.order_by("session_id", "key")
-        ]
+        keys: dict[str, list[str]] = {}
+        for session_id, key in rows.order_by("session_id", "key").values_list("session_id", "key"):
+            keys.setdefault(session_id, []).append(key)
+        return [note for session_id in keys for note in self._notes_of_run(session_id, keys[session_id], run)]
+
+    def _notes_of_run(self, session_id: str, keys: list[str], run_id: str) -> list[Note]:
+        try:
+            found = self.get_notes(session_id, keys=keys)
+        except SessionNotFound:
+            return []  # deleted meanwhile
+        return [note for note in found if note.run_id == run_id]
 
 
 def copy(work: Work, source_id: str) -> None:
-    """Copy the notes of another session to a new one."""
-    names = table(models.Note).name
-    work.statement(
-        f'INSERT INTO {names} ("session_id", "key", "run_id", "document")'  # noqa: S608
-        f' SELECT %s, "key", "run_id", "document" FROM {names} WHERE "session_id" = %s',
-        [work.session.session_id, source_id],
-    )
+    """Copy the notes of another session to a new one: inside the database, but for content that has to be
+    sealed for its new place."""
+    notes = table(models.Note)
+    if encryption.keyring() is None:
+        work.statement(
+            f'INSERT INTO {notes.name} ("session_id", "key", "run_id", "document")'  # noqa: S608
+            f' SELECT %s, "key", "run_id", "document" FROM {notes.name} WHERE "session_id" = %s',
+            [work.session.session_id, source_id],
+        )
+        return
+    sql = _range_sql(work.connection.vendor, False)
+    everything = [source_id, "", _AFTER_EVERY_KEY, inputs.MAX_INTEGER]
+    for key, text, run in fetch(work.connection, sql, everything):
+        opened = notes.open_text("document", text, source_id, key)
+        work.insert(models.Note, key=key, run_id=run, document=opened)
+
+
+def _note(session_id: str, key: str, text: str, run_id: str | None) -> Note:
+    opened = table(models.Note).open_text("document", text, session_id, key)
+    return Note(session_id=session_id, key=key, document=documents.load(opened), run_id=run_id)
+
+
+def _encoded(work: Work, row: list[Any]) -> list[Any]:
+    return table(models.Note).encoder(work.connection.vendor, _COLUMNS)(row)
 
 
 def _say(work: Work, texts: dict[str, str], said: list[tuple[str, str]], quietly: bool) -> None:
@@ -167,9 +190,8 @@ def _keys(values: Any) -> list[str]:
 
 @cache
 def _replace_sql() -> str:
-    columns = ("session_id", "key", "run_id", "document")
     return (
-        f'{insert_sql(models.Note, columns, 1)} ON CONFLICT ("session_id", "key") DO UPDATE SET'
+        f'{insert_sql(models.Note, _COLUMNS, 1)} ON CONFLICT ("session_id", "key") DO UPDATE SET'
         ' "run_id" = excluded."run_id", "document" = excluded."document"'
     )
 

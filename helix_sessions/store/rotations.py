@@ -67,8 +67,8 @@ class Rotations(StoreBase):
         return tally.summary()
 
     def _ids_after(self, last: str) -> Iterator[str]:
-        rows = Session.objects.using(self.using).order_by("session_id").values_list("session_id", flat=True)
-        while page := list(rows.filter(session_id__gt=last)[:500]):
+        rows = Session.with_tombstones.using(self.using).order_by("session_id")
+        while page := list(rows.filter(session_id__gt=last).values_list("session_id", flat=True)[:500]):
             yield from page
             last = page[-1]
 
@@ -94,7 +94,7 @@ class Rotations(StoreBase):
         """Write rows again, with their content as it is now to be stored. They are read under the lock:
         somebody may have written them since they were found."""
         with locking_transaction(self.using) as connection:
-            begin = lock_row(connection, session_id, ("first_seq",)).first_seq
+            begin = lock_row(connection, session_id, ("first_seq",), tombstones=True).first_seq
             page = sealed_rows.page(connection, rows, session_id, condition, size, after)
             fresh = [rows.opened(rows.columns, values) for values in page]
             if rows.model in _LOG:

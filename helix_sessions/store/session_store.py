@@ -1,3 +1,4 @@
+from helix_sessions.store import tracing
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
 from helix_sessions.store.cleanup import Cleanup
@@ -27,6 +28,7 @@ from helix_sessions.store.suspensions import Suspensions
 from helix_sessions.store.turns import Turns
 
 
+@tracing.follow
 class SessionStore(
     Ensured,
     Subscriptions,

@@ -24,6 +24,7 @@ from helix_sessions.store import (
     notes,
     open_calls,
     snapshots,
+    tracing,
 )
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
@@ -120,7 +121,9 @@ class Sessions(StoreBase):
             "root_session_id": inputs.optional_identifier(root_session_id, "root_session_id"),
             "mode": inputs.choice(mode, MODES, "The mode"),
             "expires_at": inputs.optional_moment(expires_at, "expires_at"),
-            "tracing_context": inputs.document(tracing_context),
+            "tracing_context": inputs.document(
+                tracing.current() if tracing_context is None else tracing_context
+            ),
             "workspace_ref": inputs.document(workspace_ref),
         }
         with locking_transaction(self.using) as connection:

@@ -4,13 +4,14 @@ Every write of the store goes through here, so the ground rules live in this one
 version check, the version that rises by one, the gapless sequence numbers, the time that never goes back.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
-from django.db import connections, models
+from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -55,6 +56,7 @@ UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
 ALL_COLUMNS = table(Session).columns
 LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
 
+_log = logging.getLogger("helix_sessions.writes")
 _SAYS_WHETHER_IT_WAITS = frozenset(("status", "awaiting_client", "awaiting_children"))
 
 _SEQ = table(Event).columns.index("seq")
@@ -289,8 +291,23 @@ class Work:
 
     def wake_readers(self) -> None:
         """Tell those who read along, once the transaction has committed."""
+        if _log.isEnabledFor(logging.DEBUG):
+            self._tell_after_commit()
         if Event in self.inserts:
             wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
+
+    def _tell_after_commit(self) -> None:
+        session, kind = self.session, table(Event).columns.index("type")
+        told = {
+            "session_id": session.session_id,
+            "run_id": session.run_id,
+            "version": session.version,
+            "head_seq": session.head_seq,
+            "events": [row[kind] for row in self.inserts.get(Event, ())],
+        }
+        transaction.on_commit(
+            lambda: _log.debug("wrote", extra=told), using=self.connection.alias, robust=True
+        )
 
     def settle(self) -> bool:
         """Give the write its version and its time; whether there is anything to write."""
@@ -468,12 +485,12 @@ def _look(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
     """The row as it is, without a lock, with the mark that tells whether it still is when it is written."""
     if connection.vendor != "postgresql" or connection.in_atomic_block or not known_rows.are_kept(connection):
         return None
-    sql = _read_sql(connection.vendor, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
+    sql = _read_sql(connection.vendor, LIGHT_COLUMNS, False).replace("SELECT ", "SELECT xmin::text, ", 1)
     rows = fetch(connection, sql, [session_id])
     if not rows:
         return None
-    values = table(Session).decoder(LIGHT_COLUMNS)(rows[0][1:])
-    return KnownRow(rows[0][0], dict(zip(LIGHT_COLUMNS, values, strict=True)))
+    values = vars(SessionRow.read(session_id, LIGHT_COLUMNS, rows[0][1:]))
+    return None if "unreadable" in values else KnownRow(rows[0][0], values)
 
 
 def _decide_unlocked(

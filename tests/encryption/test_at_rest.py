@@ -21,7 +21,7 @@ from tests.postgres import find_binaries
 CANARY = "canary-4f1c"
 PLACES = (
     "state message tool input staged event output error result checkpoint sub failure waiting"
-    " pending argument context"
+    " pending argument context prompt note"
 )
 
 
@@ -40,6 +40,9 @@ def fill(store: SessionStore, session_id: str = "s") -> str:
         tracing_context={"trace": said("trace")},
     )
     turn = store.begin_turn(session_id, message=said("message"))
+    store.admit_input(session_id, said("prompt"), input_id=f"{session_id}-input")
+    for _ in range(2):  # put, then replaced
+        store.put_notes(session_id, {"note": {"text": said("note")}})
     call = {"id": "c", "name": said("tool"), "input": {"x": said("input")}, "type": "tool_use"}
     store.append_messages(session_id, [{"role": "assistant", "content": [call]}])
     store.stage_changes(session_id, "step", "c", [{"op": "set", "path": ["k"], "value": said("staged")}])
@@ -132,6 +135,8 @@ class TestReadingBack:
         assert store.get_messages("s").messages[0]["content"] == said("message")
         assert store.get_checkpoint("s", "cp").metadata == {"note": said("checkpoint")}
         assert store.get_staged_changes("s")[0].writes[0]["value"] == said("waiting")
+        assert store.get_notes("s")[0].document == {"text": said("note")}
+        assert store.list_inputs("s", pending=False)[0].prompt == said("prompt")
         assert store.get_sub_session_refs("s")[0].result == said("sub")
         assert [e.data for e in store.get_events("s", types=["llm_responded"])] == [{"text": said("event")}]
         assert_healthy("s")

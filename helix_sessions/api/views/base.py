@@ -1,7 +1,7 @@
 """What every view shares: who may, what was sent, what it is conditional on."""
 
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -12,7 +12,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from helix_sessions.api import bodies, conditions
+from helix_sessions.api import audit, bodies, conditions
 from helix_sessions.api.exceptions import handle
 from helix_sessions.api.responses import etag
 from helix_sessions.api.scoping import store_for
@@ -32,6 +32,10 @@ class View(APIView):
     creates_sessions = False
     max_body_bytes: int | None = None
     """The largest body this view reads, where it is less than the setting allows."""
+
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answer, and tell of it."""
+        return audit.watched(self, request, partial(super().dispatch, request, *args, **kwargs))
 
     def get_exception_handler(self) -> Callable[..., Any]:
         return handle

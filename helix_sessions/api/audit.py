@@ -1,0 +1,106 @@
+"""Who did what: a log record for every request, and with `AUDIT_TRAIL` a row for each that changes something.
+
+The row is committed with the change, or neither is. A refusal is kept as well, after what it refused was
+rolled back.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.permissions import SAFE_METHODS
+
+from helix_sessions.conf import conf
+from helix_sessions.store.audits import Deed, keep
+from helix_sessions.store.database import transaction_on
+
+_log = logging.getLogger("helix_sessions.audit")
+_REQUEST_ID = 128
+
+
+class _Refused(Exception):
+    """Rolls back what a refused request may have begun."""
+
+
+def watched(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
+    """Answer a request, and tell of it."""
+    began = perf_counter()
+    changes = request.method not in SAFE_METHODS
+    kept = changes and conf.AUDIT_TRAIL
+    response = _kept(view, request, dispatch) if kept else dispatch()
+    _tell(view, request, response, changes, perf_counter() - began)
+    return response
+
+
+def _kept(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
+    answered: list[HttpResponse] = []
+    try:
+        with transaction_on(conf.API_DATABASE):
+            answered.append(dispatch())
+            if answered[0].status_code >= 400:
+                raise _Refused
+            keep(conf.API_DATABASE, _deed(view, request, answered[0]))
+    except _Refused:
+        keep(conf.API_DATABASE, _deed(view, request, answered[0]))
+    return answered[0]
+
+
+def _deed(view: Any, request: Any, response: HttpResponse) -> Deed:
+    user = getattr(getattr(view, "request", request), "user", None)
+    key = getattr(user, "pk", None)
+    return Deed(
+        actor=None if key is None else str(key),
+        session_id=_session_id(view, response),
+        action=f"{request.method} {_route(request)}",
+        status=response.status_code,
+        code=_code(response),
+        address=(request.META.get("REMOTE_ADDR") or None),
+        request_id=_request_id(request),
+    )
+
+
+def _session_id(view: Any, response: HttpResponse) -> str | None:
+    """The session of the address; of one that was created, the id it got."""
+    named = view.kwargs.get("session_id")
+    if named is None and response.status_code == 201:
+        named = json.loads(response.content).get("session_id")
+    return str(named) if named is not None else None
+
+
+def _code(response: HttpResponse) -> str | None:
+    if response.status_code < 400 or not response.content:
+        return None
+    try:
+        return str(json.loads(response.content)["code"])[:64]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _route(request: Any) -> str:
+    """The address without its ids: few values, and nothing that somebody chose."""
+    match = request.resolver_match
+    return str(match.route).rstrip("/") if match is not None else ""
+
+
+def _request_id(request: Any) -> str | None:
+    """What a proxy calls this request, if that can be written into a log."""
+    given = str(request.headers.get("X-Request-ID", ""))[:_REQUEST_ID]
+    return given if given.isascii() and given.isprintable() and given else None
+
+
+def _tell(view: Any, request: Any, response: HttpResponse, changes: bool, seconds: float) -> None:
+    metrics = sys.modules.get("helix_sessions.metrics")
+    if metrics is not None:
+        metrics.observe(_route(request), request.method, response.status_code, seconds)
+    level = logging.INFO if changes or response.status_code in (401, 403, 429) else logging.DEBUG
+    if not _log.isEnabledFor(level):
+        return
+    deed = _deed(view, request, response)
+    fields = {name: getattr(deed, name) for name in Deed.__slots__}
+    run_id = view.kwargs.get("run_id")
+    extra = {**fields, "run_id": run_id, "method": request.method, "seconds": round(seconds, 6)}
+    _log.log(level, "%s %s", deed.action, deed.status, extra=extra)
