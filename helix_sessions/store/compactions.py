@@ -115,19 +115,25 @@ class Compactions(StoreBase):
 
     def _to_compact(self, session_id: str, version: int | None) -> _Before:
         connection = self._connection
-        rows = fetch(connection, _lines_sql(connection.vendor), [session_id])
+        rows = fetch(connection, _lines_sql(connection.vendor), [session_id] * 2)
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
         (_, replaced, number, summary, *columns), *found = rows
         head = SessionRow(_HEAD, table(Session).decoder(_HEAD)(columns))
         check_owner(session_id, head, self._owner)
         check_row_version(head, version)
-        messages = documents.load_all([text for _, _, _, text, *_ in found])
+        rows_of = table(Message)
+        messages = documents.load_all(
+            [rows_of.open_text("content", text, session_id, place, seq) for place, seq, _, text, *_ in found]
+        )
         lines = [
             Line(position, seq, message, update is not None)
             for (position, seq, update, *_), message in zip(found, messages, strict=True)
         ]
-        return _Before(number, None if summary is None else documents.load(summary), replaced, lines)
+        if summary is not None:
+            opened = table(models.Compaction).open_text("summary", summary, session_id, number)
+            return _Before(number, documents.load(opened), replaced, lines)
+        return _Before(number, None, replaced, lines)
 
     def _finish(
         self, session_id: str, attempt: _Attempt, reason: str, summary: str, message: dict[str, Any]
@@ -280,8 +286,9 @@ def _lines_sql(vendor: str) -> str:
         f' SELECT -1 AS "place", "replaced", "number", "summary"{cast}, "owner_id", "version", "status"'
         " FROM head"
         f' UNION ALL SELECT m."position", m."seq", u."seq", m."content"{cast}, NULL, NULL, NULL'
-        f' FROM head h JOIN {table(Message).name} m ON m."session_id" = h."session_id"'
-        ' AND m."position" >= h."start" AND m."truncated_seq" IS NULL'
+        f" FROM {table(Message).name} m"
         f' LEFT JOIN {table(ContextUpdate).name} u ON u."session_id" = m."session_id" AND u."seq" = m."seq"'
+        ' WHERE m."session_id" = %s AND m."position" >= (SELECT "start" FROM head)'
+        ' AND m."truncated_seq" IS NULL'
         ' ORDER BY "place"'
     )

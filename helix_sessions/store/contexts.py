@@ -59,15 +59,19 @@ class Contexts(States):
         """What the model sees: the baseline, the latest compaction if there is one, and the messages after
         it. Of the updates of the context those since the baseline are seen, wherever they are."""
         key, connection = session_key(session_id), self._connection
-        rows = fetch(connection, context_rows.context_sql(connection.vendor), [key])
+        rows = fetch(connection, context_rows.context_sql(connection.vendor), [key] * 3)
         if not rows:
             raise SessionNotFound(f"There is no session {session_id!r}.")
-        (_, owner_id, baseline), *rest = rows
+        (_, _, owner_id, baseline), *rest = rows
         decode = table(Session).decoder(("owner_id",))
         check_owner(key, SessionRow(("owner_id",), decode([owner_id])), self._owner)
         seen = ModelContext(
-            baseline="" if baseline is None else documents.load(baseline),
-            messages=documents.load_all([text for _, _, text in rest]),
+            baseline=""
+            if baseline is None
+            else documents.load(table(ContextEpoch).open_text("baseline", baseline, key)),
+            messages=documents.load_all(
+                [context_rows.opened(key, place, number, text) for place, number, _, text in rest]
+            ),
         )
         return ModelContext(
             baseline=seen.baseline, messages=seen.messages, estimated_tokens=chars_over_four(seen)

@@ -48,7 +48,7 @@ def test_only_what_is_seen_is_read(store: SessionStore, long: str, engine: str) 
     sql = context_sql(engine)
     with connection.cursor() as cursor:
         if engine == "postgresql":
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", [long])
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", [long] * 3)
             [[[found]]] = cursor.fetchall()
             nodes = plan_nodes(found["Plan"])
             of_messages = [n for n in nodes if n.get("Relation Name") == Message._meta.db_table]
@@ -60,7 +60,7 @@ def test_only_what_is_seen_is_read(store: SessionStore, long: str, engine: str) 
             assert all("Seq Scan" not in n["Node Type"] for n in of_messages)
             assert read <= VISIBLE + 2
         else:
-            cursor.execute(f"EXPLAIN QUERY PLAN {sql}", [long])
+            cursor.execute(f"EXPLAIN QUERY PLAN {sql}", [long] * 3)
             steps = [row[3] for row in cursor.fetchall()]
             assert not [step for step in steps if step.startswith("SCAN m")]
             assert [step for step in steps if step.startswith("SEARCH m") and "position>" in step]

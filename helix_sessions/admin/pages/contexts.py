@@ -71,22 +71,22 @@ def context_page(store: SessionStore, session: Session) -> ContextPage:
         baseline=cut,
         snapshot=None if epoch is None else shown(epoch.snapshot),
         baseline_seq=None if epoch is None else epoch.baseline_seq,
-        history=list(reversed(list(_history(session)))),
+        history=list(reversed(list(_history(store, session)))),
         compactions=[
             Replaced(compaction=made, message=shown(made.message)) for made in reversed(compactions)
         ],
     )
 
 
-def _history(session: Session) -> Iterator[Told]:
+def _history(store: SessionStore, session: Session) -> Iterator[Told]:
     """The latest changes, oldest first; each baseline is compared with the one before it."""
     rows = Event.objects.filter(session_id=session.session_id, type__in=_TYPES).order_by("-seq")
-    events = list(rows.values("seq", "type", "data", "created_at")[:CHANGES_SHOWN])
+    seqs = list(rows.values_list("seq", flat=True)[:CHANGES_SHOWN])
     baseline = ""
-    for event in reversed(events):
-        data = event["data"]
+    for event in store.get_events(session.session_id, seqs[-1], types=_TYPES) if seqs else ():
+        data = event.data
         parts: list[tuple[str, list[DiffLine]]] = []
-        if event["type"] == "context_updated":
+        if event.type == "context_updated":
             parts = [(key, _difference(change)) for key, change in masked(data["changes"]).items()]
         elif "baseline" in data:
             parts = [(_("Baseline"), difference_of_texts(baseline, data["baseline"]))]
@@ -94,7 +94,7 @@ def _history(session: Session) -> Iterator[Told]:
         else:
             parts = [(_("Location"), _difference(masked(data)))]
             baseline = ""
-        yield Told(seq=event["seq"], label=_label(event["type"]), created_at=event["created_at"], parts=parts)
+        yield Told(seq=event.seq, label=_label(event.type), created_at=event.created_at, parts=parts)
 
 
 def _label(kind: str) -> str:

@@ -1,0 +1,37 @@
+"""What the model sees is content: sealed where it lies, and the same when it is read."""
+
+import pytest
+from django.db import connection
+
+from helix_sessions.store import SessionStore
+from helix_sessions.types import CompactionPolicy
+from tests.contract.sources import Said
+from tests.contract.test_compactions import (  # noqa: F401 - once more, with encryption
+    TestFolding,
+    TestMeanwhile,
+    TestTruncation,
+    TestWhatTheModelSees,
+)
+from tests.contract.test_contexts import (  # noqa: F401
+    TestAfterACompaction,
+    TestBranches,
+    TestLater,
+    TestMove,
+    TestTheFirstTime,
+    TestWhenMessagesGo,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_nothing_of_it_is_stored_plain(store: SessionStore, session: str) -> None:
+    store.reconcile_context(session, [Said("place", "secret-baseline")])
+    store.reconcile_context(session, [Said("place", "secret-update")])
+    store.append_messages(session, [{"role": "assistant", "content": "said"}])
+    store.compact(session, lambda request: "secret-summary", CompactionPolicy(None, keep_recent=0))
+    with connection.cursor() as cursor:
+        for name in ("contextepoch", "contextupdate", "compaction", "event", "message"):
+            cursor.execute(f"SELECT * FROM helix_sessions_{name}")
+            assert "secret-" not in str(cursor.fetchall()), name
+    assert store.list_compactions(session)[0].summary == "secret-summary"
+    assert store.get_context(session).baseline == "place is secret-baseline."
