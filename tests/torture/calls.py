@@ -156,16 +156,6 @@ def _begun(expected: Expected, intent: Intent) -> None:
     expected.runs[f"r{intent['n']}"] = "running"
 
 
-def _input(intent: Intent) -> str:
-    """Unique in the whole database."""
-    return f"{intent['session']} {intent['n']}"
-
-
-def _promoted_inputs(expected: Expected, intent: Intent) -> None:
-    expected.messages += [["user", str(number)] for number in expected.inbox]
-    expected.inbox = []
-
-
 def _set(expected: Expected, **values: Any) -> None:
     vars(expected).update(values)
 
@@ -297,17 +287,6 @@ CALLS: dict[str, Call] = {
     "submit_tool_result": Call(_submit, _submitted, lambda expected: None in expected.waiting.values()),
     "resume": Call(
         _resume, _resumed, lambda expected: expected.waiting and None not in expected.waiting.values()
-    ),
-    "admit_input": Call(
-        lambda store, intent, _: store.admit_input(
-            intent["session"], str(intent["n"]), input_id=_input(intent), resume=False
-        ),
-        lambda expected, intent: expected.inbox.append(intent["n"]),
-    ),
-    "promote_inputs": Call(
-        lambda store, intent, _: store.promote_inputs(intent["session"], "steer"),
-        _promoted_inputs,
-        lambda expected: len(expected.inbox) == 1 and not expected.waiting,
     ),
     "clone_session": Call(
         lambda store, intent, _: store.clone_session(intent["session"], _branch(intent)),

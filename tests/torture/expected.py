@@ -38,8 +38,6 @@ class Expected:
     flag: str | None = None
     waiting: dict[str, int | None] = field(default_factory=dict)
     """Pending calls and their answers."""
-    inbox: list[int] = field(default_factory=list)
-    """Inputs that were admitted and not promoted."""
     branches: dict[str, list[Any]] = field(default_factory=dict)
     """The state and the messages of each clone."""
 
@@ -97,7 +95,6 @@ def observed(store: SessionStore, session_id: str) -> Expected:
             call: entry["response"]["result"] if entry.get("submitted_at") else None
             for call, entry in (state.pending_client_tool_calls or {}).items()
         },
-        inbox=[int(receipt.prompt) for receipt in store.list_inputs(session_id)],
         branches={
             name: [store.load_state(name).custom_state["done"], transcript(store, name)]
             for name in _branches(session_id)

@@ -10,17 +10,9 @@ from pathlib import Path
 from pickle import dumps, loads
 from typing import Any
 
-from helix_sessions.exceptions import (
-    Fenced,
-    InputConflict,
-    InputNotFound,
-    LeaseHeld,
-    RunInProgress,
-    StaleState,
-    StillWaiting,
-)
+from helix_sessions.exceptions import RunInProgress, StaleState, StillWaiting
 from helix_sessions.store import SessionStore
-from helix_sessions.types import CasOk, CheckpointMeta, Lease, PendingCall, SessionState
+from helix_sessions.types import CasOk, CheckpointMeta, PendingCall, SessionState
 from tests.torture.expected import assert_healthy
 from tests.torture.lanes import Figures, fork_context, in_lanes
 from tests.torture.linearizability import Operation, longest_order
@@ -84,7 +76,7 @@ def _take_part(lane: int, seed: int, stop: Stop, directory: str, barrier: Any, o
             return Counter()
         caller = Caller(store, session, lane, choice)
         for _ in range(CALLS_OF_A_LANE):
-            record += caller.make(choice.choice(family.calls))
+            record.append(caller.make(choice.choice(family.calls)))
         (Path(directory) / f"{lane}-{number}").write_bytes(dumps(record))
         barrier.wait(60)
         number += 1
@@ -99,19 +91,13 @@ class Caller:
         self.number = lane * 1000
         self.run: str | None = None
         self.last_commit: dict[str, Any] | None = None
-        self.lease: Lease | None = None
 
-    def make(self, call: str) -> list[Operation]:
-        """Make one call and write down what happened when.
-
-        `promote_inputs` promises a transaction for each input, so it is as many operations as it promoted.
-        """
+    def make(self, call: str) -> Operation:
+        """Make one call and write down what happened when."""
         if call == "save_state_and_promote_staging" and self.state is None:
             call = "load_state"
         if call == "update_run_status" and self.run is None:
             call = "create_run"
-        if call in ("renew_lease", "release_lease", "increment_step_count") and self.lease is None:
-            call = "acquire_lease"
         self.number += 1
         given, work = getattr(self, f"_{call}")()
         start = time.monotonic_ns()
@@ -121,19 +107,12 @@ class Caller:
             result = ("StaleState", error.current_version, error.current_status)
         except StillWaiting as error:
             result = ("StillWaiting", len(error.tool_call_ids))
-        except LeaseHeld as error:
-            result = ("LeaseHeld", error.owner)
-        except (RunInProgress, InputConflict, InputNotFound, Fenced) as error:
-            result = type(error).__name__
+        except RunInProgress:
+            result = "RunInProgress"
         end = time.monotonic_ns()
         if call == "create_run" and result != "RunInProgress":
             self.run = given["run_id"]
-        if call == "promote_inputs":
-            return [
-                Operation(self.lane, start, end, call, {"input_id": name, "delivery": delivery}, seq)
-                for name, delivery, seq in result
-            ]
-        return [Operation(self.lane, start, end, call, given, result)]
+        return Operation(self.lane, start, end, call, given, result)
 
     Made = tuple[dict[str, Any], Callable[[], Any]]
 
@@ -247,79 +226,6 @@ class Caller:
 
         return {"run_id": run_id, "version": version}, resume
 
-    def _admit_input(self) -> Made:
-        name, delivery = self._input(), self.choice.choice(["steer", "queue"])
-
-        def admit() -> Any:
-            receipt = self.store.admit_input(
-                self.session, "hello", input_id=name, delivery=delivery, resume=False
-            )
-            return receipt.admitted_seq, receipt.promoted_seq
-
-        return {"input_id": name, "delivery": delivery}, admit
-
-    def _cancel_input(self) -> Made:
-        name = self._input()
-
-        def cancel() -> Any:
-            self.store.cancel_input(self.session, name)
-            return "ok"
-
-        return {"input_id": name}, cancel
-
-    def _set_delivery(self) -> Made:
-        name, delivery = self._input(), self.choice.choice(["steer", "queue"])
-
-        def change() -> Any:
-            self.store.set_delivery(self.session, name, delivery)
-            return "ok"
-
-        return {"input_id": name, "delivery": delivery}, change
-
-    def _promote_inputs(self) -> Made:
-        mode = self.choice.choice(["steer", "queue"])
-
-        def promote() -> Any:
-            receipts = self.store.promote_inputs(self.session, mode)
-            return [(receipt.input_id, receipt.delivery, receipt.promoted_seq) for receipt in receipts]
-
-        return {}, promote
-
-    def _input(self) -> str:
-        """One of a few, so that callers want the same."""
-        return f"{self.session} {self.choice.randrange(8)}"
-
-    def _acquire_lease(self) -> Made:
-        owner = f"lane {self.lane}"
-
-        def acquire() -> Any:
-            self.lease = self.store.acquire_lease(self.session, owner, 600)
-            return "ok", self.lease.fence
-
-        return {"owner": owner}, acquire
-
-    def _renew_lease(self) -> Made:
-        held = self._held()
-        return {"fence": held.fence}, lambda: ("ok", self.store.renew_lease(held, 600).fence)
-
-    def _release_lease(self) -> Made:
-        held = self._held()
-
-        def release() -> Any:
-            self.store.release_lease(held)
-            return "ok"
-
-        return {"fence": held.fence}, release
-
-    def _increment_step_count(self) -> Made:
-        held = self._held()
-        store = self.store.fenced(held)
-        return {"fence": held.fence}, lambda: ("ok", store.increment_step_count(self.session))
-
-    def _held(self) -> Lease:
-        assert self.lease is not None
-        return self.lease
-
 
 class Family:
     """Calls that are made side by side."""
@@ -381,24 +287,4 @@ class Submissions(Family):
         return Row(version=state.version, messages=2, turns=1, suspended=True)
 
 
-class Inbox(Family):
-    calls = (*["admit_input"] * 4, "cancel_input", "set_delivery", *["promote_inputs"] * 2)
-
-    def prepare(self, store: SessionStore, session: str) -> Row:
-        store.create_session(session, agent_type="agent", custom_state={"done": []})
-        return Row(version=1, head=1)
-
-
-class Leases(Family):
-    """The lease, and writes that only its holder may make."""
-
-    calls = (
-        *["acquire_lease"] * 2,
-        "renew_lease",
-        *["release_lease"] * 2,
-        *["increment_step_count"] * 3,
-    )
-    prepare = States.prepare
-
-
-FAMILIES: list[Family] = [States(), Swaps(), Submissions(), Inbox(), Leases()]
+FAMILIES: list[Family] = [States(), Swaps(), Submissions()]

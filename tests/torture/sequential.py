@@ -1,7 +1,7 @@
 """A session as a sequential machine: what each call answers when nobody else is there."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.torture.linearizability import Operation
 
@@ -24,22 +24,6 @@ class Row:
     answered: frozenset[str] = frozenset()
     suspended: bool = False
     commits: tuple[tuple[str, int, int], ...] = ()
-    head: int = 0
-    """The last event, where the calls of a history are such that each appends one."""
-    inbox: tuple[tuple[str, "Input"], ...] = ()
-    owner: str | None = None
-    fence: int = 0
-    steps: int = 0
-
-
-class Input(NamedTuple):
-    """An input of the inbox: how it was admitted, how it is to be delivered, and what became of it."""
-
-    admitted: str
-    seq: int
-    delivery: str
-    fate: str = "pending"
-    promoted_seq: int | None = None
 
 
 def step(row: Row, operation: Operation) -> Row | None:
@@ -133,77 +117,6 @@ def _resume(row: Row, given: dict[str, Any]) -> Answer:
     return after, ("ok", after.version, after.turns)
 
 
-def _put(row: Row, name: str, value: Input, *, raised: int = 1) -> Row:
-    inbox = tuple(sorted((dict(row.inbox) | {name: value}).items()))
-    return replace(row, inbox=inbox, head=row.head + raised, version=row.version + raised)
-
-
-def _admit(row: Row, given: dict[str, Any]) -> Answer:
-    name, known = given["input_id"], dict(row.inbox).get(given["input_id"])
-    if known is None:
-        return _put(row, name, Input(given["delivery"], row.head + 1, given["delivery"])), (
-            row.head + 1,
-            None,
-        )
-    if known.admitted != given["delivery"] or known.fate == "cancelled":
-        return row, "InputConflict"
-    return row, (known.seq, known.promoted_seq)
-
-
-def _cancel(row: Row, given: dict[str, Any]) -> Answer:
-    known = dict(row.inbox).get(given["input_id"])
-    if known is None:
-        return row, "InputNotFound"
-    if known.fate != "pending":
-        return row, "InputConflict"
-    return _put(row, given["input_id"], known._replace(fate="cancelled")), "ok"
-
-
-def _set_delivery(row: Row, given: dict[str, Any]) -> Answer:
-    known = dict(row.inbox).get(given["input_id"])
-    if known is None:
-        return row, "InputNotFound"
-    if known.fate != "pending":
-        return row, "InputConflict"
-    changes = known.delivery != given["delivery"]
-    return _put(row, given["input_id"], known._replace(delivery=given["delivery"]), raised=changes), "ok"
-
-
-def _promote(row: Row, given: dict[str, Any]) -> Answer:
-    """One of the inputs a call of `promote_inputs` made a message of."""
-    known = dict(row.inbox).get(given["input_id"])
-    if known is None or known.fate != "pending" or known.delivery != given["delivery"]:
-        return row, "not promoted"
-    after = known._replace(fate="promoted", promoted_seq=row.head + 1)
-    return _put(row, given["input_id"], after), row.head + 1
-
-
-def _acquire(row: Row, given: dict[str, Any]) -> Answer:
-    if row.owner not in (None, given["owner"]):
-        return row, ("LeaseHeld", row.owner)
-    fence = row.fence + (row.owner is None)
-    return replace(row, owner=given["owner"], fence=fence), ("ok", fence)
-
-
-def _holds(row: Row, given: dict[str, Any]) -> bool:
-    return row.owner is not None and row.fence == given["fence"]
-
-
-def _renew(row: Row, given: dict[str, Any]) -> Answer:
-    return row, ("ok", row.fence) if _holds(row, given) else "Fenced"
-
-
-def _release(row: Row, given: dict[str, Any]) -> Answer:
-    return (replace(row, owner=None), "ok") if _holds(row, given) else (row, "Fenced")
-
-
-def _count_fenced(row: Row, given: dict[str, Any]) -> Answer:
-    if not _holds(row, given):
-        return row, "Fenced"
-    after = _raised(row, steps=row.steps + 1)
-    return after, ("ok", after.steps)
-
-
 _MEANINGS = {
     "load_state": _load,
     "compare_and_set_status": _cas,
@@ -216,12 +129,4 @@ _MEANINGS = {
     "update_run_status": _end_run,
     "submit_tool_result": _submit,
     "resume": _resume,
-    "admit_input": _admit,
-    "cancel_input": _cancel,
-    "set_delivery": _set_delivery,
-    "promote_inputs": _promote,
-    "acquire_lease": _acquire,
-    "renew_lease": _renew,
-    "release_lease": _release,
-    "increment_step_count": _count_fenced,
 }
