@@ -20,6 +20,7 @@ from helix_sessions.store.context_rows import latest_compaction
 from helix_sessions.store.database import fetch
 from helix_sessions.store.folding import Fold, Line
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import SessionRow, Work, check_owner, check_row_version
 from helix_sessions.types import Compaction, CompactionPolicy, Summarize, SummaryRequest
 
@@ -282,7 +283,7 @@ def _lines_sql(vendor: str) -> str:
         ' COALESCE(c."end_position", 0) AS "replaced", COALESCE(c."kept_position", 0) AS "start"'
         f" FROM {table(Session).name} s LEFT JOIN {table(models.Compaction).name} c"
         f' ON c."session_id" = s."session_id" AND c."number" = {latest_compaction("s")}'
-        ' WHERE s."session_id" = %s)'
+        f' WHERE s."session_id" = %s AND {present("s.")})'
         f' SELECT -1 AS "place", "replaced", "number", "summary"{cast}, "owner_id", "version", "status"'
         " FROM head"
         f' UNION ALL SELECT m."position", m."seq", u."seq", m."content"{cast}, NULL, NULL, NULL'

@@ -11,6 +11,7 @@ from helix_sessions.store import inputs
 from helix_sessions.store.database import fetch
 from helix_sessions.store.epochs import StoredEpoch
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import present
 from helix_sessions.store.unit import Work
 
 _COPIED = (
@@ -157,7 +158,7 @@ def context_sql(vendor: str) -> str:
         f" FROM {table(Session).name} s"
         f' LEFT JOIN {table(ContextEpoch).name} e ON e."session_id" = s."session_id"'
         f' LEFT JOIN {table(Compaction).name} c ON c."session_id" = s."session_id"'
-        f' AND c."number" = {latest_compaction("s")} WHERE s."session_id" = %s)'
+        f' AND c."number" = {latest_compaction("s")} WHERE s."session_id" = %s AND {present("s.")})'
         f' SELECT -2 AS "place", 0 AS "number", "owner_id", "baseline"{cast} FROM head'
         f' UNION ALL SELECT -1, "number", NULL, "content"{cast} FROM head WHERE "start" > 0'
         f' UNION ALL SELECT m."position", m."seq", NULL, m."content"{cast} FROM {messages} m'

@@ -126,7 +126,7 @@ class TestSendMessage:
         assert body["info"]["status"] == "active"
 
     def test_without_an_agent_nothing_is_stored(self, api, session):
-        is_problem(api.post(PATH, {"action": "SendMessage", "message": "hello"}), 400, "not_configured")
+        is_problem(api.post(PATH, {"action": "SendMessage", "message": "hello"}), 501, "not_configured")
         assert loaded().version == 1
 
     def test_it_takes_no_idempotency_key(self, api, session, agents):

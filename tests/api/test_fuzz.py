@@ -29,6 +29,7 @@ CHECKS = [
 KNOWN = {
     "session_id": "fuzzed",
     "run_id": "r",
+    "input_id": "i",
     "checkpoint_id": "c",
     "sub_session_id": "sub",
     "child_id": "sub",

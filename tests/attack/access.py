@@ -60,6 +60,8 @@ ACCESS: dict[str, dict[str, str]] = {
     "cleanup-staging": {"post": LISTING},
     "event-stream": {"get": OWN},
     "inputs": {"get": OWN, "post": OWN},
+    "context": {"get": OWN},
+    "compactions": {"get": OWN, "post": OWN},
     "input": {"patch": OWN, "delete": OWN},
     "idle": {"get": OWN},
     "run-session": {"post": OWN},

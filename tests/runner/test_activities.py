@@ -1,6 +1,7 @@
 """What a runner does with a session, sentence by sentence."""
 
 import threading
+import time
 from typing import Any, cast
 
 import pytest
@@ -397,10 +398,8 @@ class TestTools:
         self, store: SessionStore, session: str
     ) -> None:
         staged: list[Any] = []
-        started = threading.Event()
 
         def first(arguments: Any, turn: TurnContext) -> ToolResult:
-            started.set()
             return ToolResult("one", writes=[{"op": "append", "path": ["items"], "values": [1]}])
 
         def second(arguments: Any, turn: TurnContext) -> ToolResult:
@@ -408,7 +407,7 @@ class TestTools:
                 staged[:] = store.get_staged_changes(session)
                 if staged:
                     break
-                started.wait(0.05)
+                time.sleep(0.02)
             assert store.load_state(session).custom_state == {}
             return ToolResult("two", [{"op": "append", "path": ["items"], "values": [2]}])
 

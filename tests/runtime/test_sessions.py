@@ -279,7 +279,9 @@ class TestLazyMessages:
     @staticmethod
     def messages_read(queries):
         return [
-            each for each in queries if "SELECT" in each["sql"] and "helix_sessions_message" in each["sql"]
+            each
+            for each in queries
+            if each["sql"].startswith(("SELECT", "WITH")) and "helix_sessions_message" in each["sql"]
         ]
 
     def test_they_are_read_when_touched_and_once(self, runtime, long):

@@ -159,7 +159,7 @@ class AgentDefinitionSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     label = serializers.CharField(allow_null=True)  # type: ignore[assignment]
     system_prompt = serializers.CharField(allow_blank=True)
-    model = serializers.JSONField(allow_null=True)
+    model = DocumentField()
     budget = AnyObject(allow_null=True)
     metadata = AnyObject()
 
@@ -175,7 +175,7 @@ class AgentStateSerializer(serializers.Serializer[Any]):
     message_count = serializers.IntegerField(help_text="The messages are at `messages/`.")
     metadata = AnyObject()
     system_prompt = serializers.CharField(allow_blank=True)
-    model = serializers.JSONField(allow_null=True)
+    model = DocumentField()
     budget = AnyObject(allow_null=True)
     execution_count = serializers.IntegerField()
     execution = ExecutionSerializer(allow_null=True)
