@@ -221,6 +221,7 @@ def test_keyboard(browser: Browser):
 def test_answering_what_waits(browser: Browser, store: SessionStore, in_database: InDatabase[Any]):
     page = browser.open(APP)
     page.click("text=Everything that waits")
+    page.wait_for_selector(".hx-waiting")
     assert page.locator(".hx-waiting > tbody").count() == 4
     assert page.evaluate("window.hurt") is None
     page.click(".hx-waiting > tbody >> nth=1 >> text=Approve")

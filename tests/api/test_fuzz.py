@@ -57,7 +57,7 @@ def fuzz(label, server, user, examples):
                 fill(store, "fuzzed")
             for name in case.path_parameters or {}:
                 case.path_parameters[name] = KNOWN[name]
-        response = case.call(base_url=server.url, headers=headers)
+        response = case.call(base_url=server.url, headers=headers, timeout=60)
         case.validate_response(response, checks=CHECKS)
 
     send()

@@ -165,9 +165,7 @@ def test_nothing_runs_on_any_page(planted: tuple[Browser, list[str]]):
     page.on("dialog", dismiss)
     page.on("request", watch)
     opened = 0
-    for path in sorted(
-        addresses(keys), key=lambda path: not path.startswith("/admin/")
-    ):
+    for path in sorted(addresses(keys), key=lambda path: not path.startswith("/admin/")):
         answer = page.goto(browser._address + path, wait_until="load")
         assert answer is not None
         assert answer.status in (200, 302, 404), (path, answer.status)
