@@ -281,7 +281,7 @@ class TestLazyMessages:
         return [
             each
             for each in queries
-            if each["sql"].startswith(("SELECT", "WITH")) and "helix_sessions_message" in each["sql"]
+            if each["sql"].startswith("SELECT") and "helix_sessions_message" in each["sql"]
         ]
 
     def test_they_are_read_when_touched_and_once(self, runtime, long):
