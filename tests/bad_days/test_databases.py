@@ -62,7 +62,7 @@ class TestStatementTimeout:
 
     def test_a_write_that_takes_too_long(self, store: SessionStore):
         prepare(store)
-        with option(options="-c statement_timeout=100"), row_held("s"):
+        with option(options="-c statement_timeout=700"), row_held("s"):
             refused(lambda: store.append_messages("s", [{"role": "user", "content": 1}]))
             refused(lambda: store.increment_step_count("s"))
 
@@ -72,7 +72,7 @@ class TestStatementTimeout:
     def test_of_other_calls(self, store: SessionStore):
         """Whichever statement of a write is the one that is cut off."""
         for name, call in each_call(store, *SOME):
-            with option(options="-c statement_timeout=100"), row_held("s"):
+            with option(options="-c statement_timeout=700"), row_held("s"):
                 before = dump()
                 try:
                     call()
@@ -84,7 +84,7 @@ class TestStatementTimeout:
     def test_on_a_connection_that_remembers_the_row(self, store: SessionStore):
         prepare(store)
         store.discard_staging("s")
-        with option(options="-c statement_timeout=100"):
+        with option(options="-c statement_timeout=700"):
             store.increment_step_count("s")
             with row_held("s"):
                 refused(lambda: store.increment_step_count("s"))
