@@ -5,6 +5,7 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from helix_sessions.admin import words
 from helix_sessions.admin.sight import Chip
@@ -35,3 +36,10 @@ def when(value: datetime | None, text: str | None = None) -> SafeString:
         local.strftime("%Y-%m-%d %H:%M:%S %Z"),
         words.ago(value, timezone.now()) if text is None else text,
     )
+
+
+def deadline(value: datetime | None) -> SafeString:
+    """A time by which something is due, marked when it has passed."""
+    if value is None or value > timezone.now():
+        return when(value)
+    return format_html('<span class="hx-overdue">{} · {}</span>', when(value), _("overdue"))

@@ -70,6 +70,14 @@ def when(value: datetime | None) -> SafeString:
     return pieces.when(value)
 
 
+@register.simple_tag
+def deadline(value: datetime | None) -> SafeString:
+    """A time by which something is due, marked when it has passed."""
+    from helix_sessions.admin import pieces
+
+    return pieces.deadline(value)
+
+
 @register.inclusion_tag("admin/helix_sessions/includes/document.html")
 def document(
     shown: Any, raw_url: str = "", label: str = "", is_open: bool = False, with_brief: bool = False

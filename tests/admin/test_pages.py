@@ -1,13 +1,18 @@
 """The pages of a session."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from helix_sessions.admin.pages.sentences import sentence
 from helix_sessions.store import SessionStore
+from helix_sessions.store.events import MESSAGE_TYPES
 from tests.admin.places import APP, LIST, PAGES, make_busy_session, make_stuck, page_of
 
 pytestmark = pytest.mark.django_db
@@ -102,6 +107,14 @@ class TestTimeline:
         assert head > 10
         for seq in range(1, head + 1):
             assert text.count(f'id="seq-{seq}"') == 1
+
+    def test_every_type_the_store_appends_is_told_in_words(self):
+        page = Path(settings.BASE_DIR, "docs", "reference", "events.md").read_text()
+        table = page.split("## Appended by the store")[1].split("\n## ")[0]
+        types = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+        assert len(types) > 40
+        mute = [kind for kind in types - set(MESSAGE_TYPES) if sentence(kind, {}) == kind.replace("_", " ")]
+        assert mute == []
 
     @pytest.mark.parametrize("order", ["newest", "oldest"])
     def test_paging_by_key_meets_everything_once(self, admin_client: Client, store: SessionStore, order: str):

@@ -75,6 +75,12 @@ class TestPage:
             assert word in text
         assert "A sub-session" in text
 
+    def test_what_is_overdue_says_so(self, viewer: Client, trip: SessionStore):
+        assert "overdue" not in viewer.get(WAITING).content.decode()
+        suspended(trip, "late", approval("x", deadline=timezone.now() - timedelta(hours=1)))
+        assert "overdue" in viewer.get(WAITING).content.decode()
+        assert "overdue" in viewer.get(page_of("late", "calls")).content.decode()
+
     def test_what_is_answered_or_ended_is_not_there(self, viewer: Client, trip: SessionStore):
         trip.submit_tool_result("trip", "a", approved=True)
         assert "tool_a" not in viewer.get(WAITING).content.decode()

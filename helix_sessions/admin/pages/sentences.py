@@ -65,9 +65,14 @@ def _promoted(data: dict[str, Any]) -> str:
     return _("Staged writes applied (%s)") % words.count_of_calls(count)
 
 
-def _patched(data: dict[str, Any]) -> str:
-    keys = data.get("keys")
-    return _("Metadata changed: %s") % ", ".join(map(str, keys if isinstance(keys, list) else []))[:LONGEST]
+def _names(data: dict[str, Any], key: str) -> str:
+    names = data.get(key)
+    return ", ".join(map(str, names if isinstance(names, list | dict) else []))[:LONGEST]
+
+
+def _told(data: dict[str, Any]) -> str:
+    changed = _names(data, "changes")
+    return _("The model was told what changed: %s") % changed if changed else _("Context updated")
 
 
 _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -81,7 +86,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "state_saved": lambda data: _("State saved at step %s") % _word(data, "step_count"),
     "state_merged": lambda data: _("State merged"),
     "counter_raised": lambda data: f"{_word(data, 'counter')} = {_word(data, 'value')}",
-    "metadata_patched": _patched,
+    "metadata_patched": lambda data: _("Metadata changed: %s") % _names(data, "keys"),
     "messages_truncated": lambda data: _("%s messages truncated") % _word(data, "removed"),
     "checkpoint_created": lambda data: _("Checkpoint %s") % _word(data, "checkpoint_id"),
     "staging_promoted": _promoted,
@@ -97,5 +102,30 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "llm_error": lambda data: _("Model error: %s") % (_word(data, "error") or _word(data, "message")),
     "tool_error": lambda data: _("Tool failed: %s") % _word(data, "error"),
     "error": lambda data: _("Error: %s") % (_word(data, "error") or _word(data, "message")),
+    "compaction_started": lambda data: _("Older messages are being summarised"),
     "compacted": lambda data: _("Older messages were summarised"),
+    "context_initialized": lambda data: _("The model was told its context"),
+    "context_updated": _told,
+    "context_replaced": lambda data: _("The model was told its context anew"),
+    "notes_put": lambda data: _("Notes kept: %s") % _names(data, "keys"),
+    "notes_removed": lambda data: _("%s notes removed") % _word(data, "count"),
+    "input_admitted": lambda data: _("Input admitted: %s") % _word(data, "delivery"),
+    "input_cancelled": lambda data: _("Input cancelled: %s") % _word(data, "input_id"),
+    "input_delivery_changed": lambda data: (
+        _("Input changed from %(before)s to %(after)s")
+        % {"before": _word(data, "from"), "after": _word(data, "to")}
+    ),
+    "tool_calls_waiting": lambda data: _("Waiting for answers: %s") % _names(data, "tool_call_ids"),
+    "tool_calls_completed": lambda data: _("Answers were taken: %s") % _names(data, "tool_call_ids"),
+    "tool_result_submitted": lambda data: _("Answer submitted: %s") % _word(data, "answer"),
+    "tool_result_expired": lambda data: _("A deadline passed without an answer"),
+    "tool_result_late": lambda data: _("An answer came too late"),
+    "session_resumed": lambda data: _("Session resumed"),
+    "session_rewound": lambda data: _("Session rewound to checkpoint %s") % _word(data, "checkpoint_id"),
+    "session_moved": lambda data: _("Session moved"),
+    "action_applied": lambda data: _("Action applied: %s") % _word(data, "action"),
+    "model_changed": lambda data: _("Model changed to %s") % _word(data, "model"),
+    "budget_updated": lambda data: _("Budget changed"),
+    "system_prompt_changed": lambda data: _("System prompt changed"),
+    "execution_changed": lambda data: _("Execution changed"),
 }
