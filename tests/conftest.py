@@ -27,6 +27,17 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What has nothing to do with the engine is run on SQLite alone."""
+    from django.conf import settings
+
+    if settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+        return
+    left = [item for item in items if item.get_closest_marker("once")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     django_db_modify_db_settings: None, tmp_path_factory: pytest.TempPathFactory

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 PACKAGE = Path(__file__).resolve().parent.parent / "helix_sessions"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
 

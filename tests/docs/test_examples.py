@@ -8,6 +8,7 @@ does not run.
 import code
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,14 @@ USE_TZ = True
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "helix_sessions"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "docs.sqlite3", "OPTIONS": {
     "transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA synchronous=FULL;"}}}
+"""
+
+DJANGO = """
+import json, sys, django
+from django.core.management import call_command
+django.setup()
+for command in json.loads(sys.argv[1]):
+    call_command(*command)
 """
 
 PAGES = [page for page in all_pages() if any(_block.language == "python" for _block in page.blocks)]
@@ -69,25 +78,22 @@ def test_the_first_example_of_the_readme_can_be_pasted_line_by_line():
     assert not unfinished[-1]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("block", SETTINGS)
 def test_settings_make_a_project(block: Block, tmp_path: Path):
     (tmp_path / "docs_settings.py").write_text(SETTINGS_PREAMBLE + block.code, encoding="utf-8")
     on_sqlite = "postgresql" not in block.code
     database = ["--database", "default"] if on_sqlite else []
-    _django(tmp_path, "check", "--fail-level", "WARNING", *database)
-    if on_sqlite:
-        _django(tmp_path, "migrate", "--verbosity", "0")
-
-
-def _django(directory: Path, *arguments: str) -> None:
+    commands = [["check", "--fail-level", "WARNING", *database]]
+    commands += [["migrate", "--verbosity", "0"]] if on_sqlite else []
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "docs_settings",
-        "PYTHONPATH": os.pathsep.join([str(directory), str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "django", *arguments],
-        cwd=directory,
+        [sys.executable, "-c", DJANGO, json.dumps(commands)],
+        cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,

@@ -7,6 +7,8 @@ from django.core.management import get_commands
 
 from tests.docs.pages import DOCS, ROOT, Page, all_pages, page
 
+pytestmark = pytest.mark.once
+
 PAGES = all_pages()
 MAPPED = [
     found for found in PAGES if found.path.parent.name in ("how-to", "operations", "reference", "explanation")

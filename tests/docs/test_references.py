@@ -11,6 +11,8 @@ from helix_sessions import checks, conf, exceptions, models, types
 from helix_sessions.store import SessionStore
 from tests.docs.pages import ROOT, page
 
+pytestmark = pytest.mark.once
+
 PACKAGE = ROOT / "helix_sessions"
 
 
