@@ -21,6 +21,7 @@ from typing import Any
 from bench import payload
 from bench.bars import Bar
 from bench.databases import DURABLE
+from bench.fill import copy_session
 from bench.place import Place
 from tests.postgres import private_server
 
@@ -190,6 +191,10 @@ def write_long_session(using: str, messages: int) -> None:
         store.append_messages("long", some)
 
 
+def create_original(using: str) -> None:
+    _store(using).create_session("original", agent_type="bench")
+
+
 def write_steps(seconds: float) -> float:
     """Commit steps to a session of its own; how many per second."""
     from dataclasses import replace
@@ -209,20 +214,15 @@ def write_steps(seconds: float) -> float:
 
 def fill(place: Place, database: str, sessions: int) -> None:
     """So many sessions, each with its first event; a tenth of them have expired."""
-    place.execute(
-        "INSERT INTO helix_sessions_session (session_id, agent_type, mode, tags, metadata, status,"
-        " status_since, awaiting_client, version, head_seq, first_seq, message_count, step_count,"
-        " resume_count, turn_count, staged_count, state_number, state_base, state_pinned, state_size,"
-        " state_delta, state_digest, expires_at, created_at, updated_at)"
-        " SELECT 's' || lpad(n::text, 8, '0'), 'bench', 'standard', '[]', '{}', 'active', now(), false,"
-        " 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '',"
-        " CASE WHEN n % 10 = 0 THEN now() - interval '1 day' ELSE now() + interval '1 day' END, now(), now()"
-        f" FROM generate_series(1, {sessions}) n",
-        database,
-    )
+    in_a_process(create_original, database)
+    late = "CASE WHEN n % 10 = 0 THEN now() - interval '1 day' ELSE now() + interval '1 day' END"
+    name = "'s' || lpad(n::text, 8, '0')"
+    table = "helix_sessions_session"
+    copy_session(place, database, table, "original", sessions, session_id=name, expires_at=late)
     place.execute(
         "INSERT INTO helix_sessions_event (session_id, seq, type, created_at)"
-        " SELECT session_id, 1, 'session_started', created_at FROM helix_sessions_session",
+        " SELECT session_id, 1, 'session_started', created_at FROM helix_sessions_session"
+        " WHERE session_id <> 'original'",
         database,
     )
     place.settle(database)
