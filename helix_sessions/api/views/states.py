@@ -9,7 +9,7 @@ from helix_sessions.api import examples
 from helix_sessions.api.bodies import JSON_PATCH_TYPE, JSON_TYPE
 from helix_sessions.api.exceptions import problem
 from helix_sessions.api.idempotency import idempotent
-from helix_sessions.api.responses import etag, json_response, no_content
+from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import operation
 from helix_sessions.api.serializers.problems import ProblemSerializer
 from helix_sessions.api.serializers.sessions import VersionSerializer
@@ -96,11 +96,7 @@ class StatusView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the status."""
         self.query()
-        head = self.store.get_session_head(session_id)
-        unchanged = self.not_modified(etag(head.version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"status": head.status, "version": head.version}, version=head.version)
+        return self.tagged(session_id, lambda head: {"status": head.status, "version": head.version})
 
     @operation(
         "compare_and_set_status",
@@ -160,12 +156,8 @@ class CountersView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the counters."""
         self.query()
-        head = self.store.get_session_head(session_id)
-        unchanged = self.not_modified(etag(head.version))
-        if unchanged is not None:
-            return unchanged
-        counters = {"step_count": head.step_count, "resume_count": head.resume_count, "version": head.version}
-        return json_response(counters, version=head.version)
+        names = ("step_count", "resume_count", "version")
+        return self.tagged(session_id, lambda head: {name: getattr(head, name) for name in names})
 
 
 class StepCounterView(View):
@@ -212,11 +204,7 @@ class InterruptView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the flag and leave it."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"interrupt": self.store.peek_interrupt_flag(session_id)}, version=version)
+        return self.tagged(session_id, lambda _: {"interrupt": self.store.peek_interrupt_flag(session_id)})
 
     @operation(
         "set_interrupt_flag",
