@@ -148,7 +148,7 @@ class Sessions(StoreBase):
         return True
 
     def get_session_head(self, session_id: str) -> SessionHead:
-        """What may change about a session with each call, without any document."""
+        """What may change about a session with each call, and whose it is, without any document."""
         names = tuple(known.name for known in fields(SessionHead))
         row = self._read(session_id, names)
         return SessionHead(**{name: getattr(row, name) for name in names})
