@@ -98,13 +98,7 @@ def load(store: SessionStore, session_id: str) -> Loaded:
 
 def check_version(loaded: Loaded, expected_version: int | None) -> None:
     """Raise `StaleState` unless the session has this version."""
-    session = loaded.session
-    if expected_version is not None and expected_version != session.version:
-        raise StaleState(
-            expected_version=expected_version,
-            current_version=session.version,
-            current_status=session.status,
-        )
+    check_row_version(loaded.session, expected_version)
 
 
 def page(store: SessionStore, filters: dict[str, Any]) -> Page[AgentSessionInfo]:

@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from helix_sessions import documents, encryption
+from helix_sessions.agents import AgentSession
 from helix_sessions.encryption import SEALED
 from helix_sessions.exceptions import (
     ContentUnreadable,
@@ -525,7 +526,7 @@ def check_version(work: Work, expected_version: int | None) -> None:
     check_row_version(work.session, expected_version)
 
 
-def check_row_version(row: SessionRow, expected_version: int | None) -> None:
+def check_row_version(row: SessionRow | AgentSession, expected_version: int | None) -> None:
     if expected_version is not None and expected_version != row.version:
         raise StaleState(
             expected_version=expected_version, current_version=row.version, current_status=row.status
