@@ -210,6 +210,8 @@ class Work:
         self.changes: dict[str, Any] = {}
         self.inserts: dict[type[models.Model], list[Row]] = {}
         self.statements: list[tuple[str, list[Any]]] = []
+        self.mark: str | None = None
+        """What the row is known by as this write left it."""
 
     def change(self, **columns: Any) -> None:
         """Set columns of the session's row."""
@@ -280,15 +282,15 @@ class Work:
             self.change(open_calls=open_now)
         return seq
 
-    def flush(self) -> str | None:
-        """Write everything, in as few statements as the engine allows; the row's new mark, if known."""
+    def flush(self) -> bool:
+        """Write everything, in as few statements as the engine allows; whether there was anything."""
         if not self.settle():
-            return None
+            return False
         if self.new:
             self._insert_session()
-        mark = flush.all_of(self)
+        self.mark = flush.all_of(self)
         self.wake_readers()
-        return mark
+        return True
 
     def wake_readers(self) -> None:
         """Tell those who read along, once the transaction has committed."""
@@ -342,12 +344,12 @@ class Work:
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
-    def as_known(self, mark: str) -> KnownRow | None:
+    def as_known(self) -> KnownRow | None:
         """The row as this write left it, for the next one; `None` if a part of it could not be read."""
         columns = vars(self.session)
-        if "unreadable" in columns:
+        if self.mark is None or "unreadable" in columns:
             return None
-        return KnownRow(mark, {name: columns[name] for name in LIGHT_COLUMNS})
+        return KnownRow(self.mark, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
 class Tree:
@@ -361,7 +363,7 @@ class Tree:
         self.connection = connection
         self._lease = lease
         self._works: dict[str, Work] = {}
-        self._written: list[tuple[Work, str]] = []
+        self._written: list[Work] = []
 
     def lock(
         self,
@@ -397,17 +399,18 @@ class Tree:
 
     def flush(self) -> None:
         """Write what was collected for each session. One for which nothing was is left as it is."""
-        for work in self._works.values():
-            mark = work.flush()
-            if mark is not None:
-                self._written.append((work, mark))
+        self._written = [work for work in self._works.values() if work.flush()]
+        mark = known_rows.shared_mark(self.connection) if self._written else None
+        if mark is not None:
+            for work in self._written:
+                work.mark = mark
 
     def remember(self) -> None:
         """Keep the rows that were committed, for the next write of this connection."""
         if not self.connection.in_atomic_block:
-            for work, mark in self._written:
-                if work.session.status != TOMBSTONE:
-                    known_rows.remember(self.connection, work.session.session_id, work.as_known(mark))
+            for work in self._written:
+                if work.mark is not None and work.session.status != TOMBSTONE:
+                    known_rows.remember(self.connection, work.session.session_id, work.as_known())
 
 
 @contextmanager
@@ -514,10 +517,10 @@ def _decide_unlocked(
     if not work.settle():
         return None
     with errors_translated():
-        mark = flush.if_unchanged(work, known.mark)
-    if mark is None:
+        work.mark = flush.if_unchanged(work, known.mark)
+    if work.mark is None:
         return None
-    known_rows.remember(connection, work.session.session_id, work.as_known(mark))
+    known_rows.remember(connection, work.session.session_id, work.as_known())
     work.wake_readers()
     return work, outcome
 
