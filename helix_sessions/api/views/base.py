@@ -100,6 +100,14 @@ class View(APIView):
             return page_response(self.request, found, version=head.version)
         return json_response(found, version=head.version)
 
+    def state(self, session_id: str) -> HttpResponse:
+        """The session as it is, or a 304."""
+        unchanged = self.unchanged(session_id)
+        if unchanged is not None:
+            return unchanged
+        state = self.store.load_state(session_id)
+        return json_response(state, version=state.version)
+
     def unchanged(self, session_id: str) -> HttpResponse | None:
         """A 304, if the caller has this version already. No document is read for it."""
         if not conditions.asks_not_modified(self.request):

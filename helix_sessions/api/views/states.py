@@ -1,5 +1,7 @@
 """The state, its status, its counters, the interrupt flag."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -46,11 +48,7 @@ class StateView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Load the state."""
         self.query()
-        unchanged = self.unchanged(session_id)
-        if unchanged is not None:
-            return unchanged
-        state = self.store.load_state(session_id)
-        return json_response(state, version=state.version)
+        return self.state(session_id)
 
     @operation(
         "save_state",
@@ -160,38 +158,32 @@ class CountersView(View):
         return self.tagged(session_id, lambda head: {name: getattr(head, name) for name in names})
 
 
-class StepCounterView(View):
-    @operation(
-        "increment_step_count",
-        tag="counters",
-        response=CountSerializer,
-        example={"value": 2},
-        etag=False,
-        if_match=True,
-    )
+_counting = partial(operation, tag="counters", response=CountSerializer, etag=False, if_match=True)
+
+
+class CountingView(View):
+    """A view that counts one more."""
+
+    def count(self, session_id: str, increment: Callable[..., int]) -> HttpResponse:
+        expected = self.expected_version(session_id)
+        value = increment(session_id, expected_version=expected)
+        return json_response({"value": value}, version=risen(expected))
+
+
+class StepCounterView(CountingView):
+    @_counting("increment_step_count", example={"value": 2})
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Count one step."""
-        expected = self.expected_version(session_id)
-        value = self.store.increment_step_count(session_id, expected_version=expected)
-        return json_response({"value": value}, version=risen(expected))
+        return self.count(session_id, self.store.increment_step_count)
 
 
-class ResumeCounterView(View):
-    @operation(
-        "increment_resume_count",
-        tag="counters",
-        response=CountSerializer,
-        example={"value": 1},
-        etag=False,
-        if_match=True,
-    )
+class ResumeCounterView(CountingView):
+    @_counting("increment_resume_count", example={"value": 1})
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Count one resume."""
-        expected = self.expected_version(session_id)
-        value = self.store.increment_resume_count(session_id, expected_version=expected)
-        return json_response({"value": value}, version=risen(expected))
+        return self.count(session_id, self.store.increment_resume_count)
 
 
 class InterruptView(View):
