@@ -148,11 +148,7 @@ def read_row(
     """The session's row, without a lock. With an owner, anybody else's session is not there."""
     columns = _with_owner(columns, owner)
     rows = fetch(connection, _read_sql(connection.vendor, columns, tombstones), [session_id])
-    if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
-    row = SessionRow.read(session_id, columns, rows[0])
-    check_owner(session_id, row, owner)
-    return row
+    return _only_row(session_id, columns, rows, owner)
 
 
 def check_owner(session_id: str, row: Any, owner: Any) -> None:
@@ -187,6 +183,12 @@ def lock_row(
     if connection.vendor == "postgresql":
         params.insert(0, lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns, tombstones), params)
+    return _only_row(session_id, columns, rows, owner)
+
+
+def _only_row(
+    session_id: str, columns: tuple[str, ...], rows: Sequence[Sequence[Any]], owner: Any
+) -> SessionRow:
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     row = SessionRow.read(session_id, columns, rows[0])
