@@ -102,9 +102,10 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHead:
-    """What may change about a session with each call: what a precondition or a counter reads."""
+    """What may change about a session with each call, and whose it is: for preconditions and counters."""
 
     session_id: str
+    agent_type: str
     owner_id: Any
     status: str
     version: int

@@ -21,14 +21,16 @@ class NotApplicable(HelixSessionsError):
     code = "not_applicable"
 
 
+def _for_any(session: Session) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """Something an operator may do to sessions."""
 
     name: str
     label: Any
-    permission: str
-    """The permission it takes, without the app's label."""
     icon: str
     promise: Any
     """What will happen, with `%(count)d` sessions."""
@@ -36,10 +38,10 @@ class Action:
     """What has happened, with `%(count)d` sessions."""
     explanation: Any
     """What an operator should know before."""
-    refusal: Callable[[Session], str]
-    """Why it is not for this session; empty if it is."""
     perform: Callable[[SessionStore, Session, Answers], Any]
     """Do it through the store."""
+    refusal: Callable[[Session], str] = _for_any
+    """Why it is not for this session; empty if it is."""
     form: type[forms.Form] = ReasonForm
     is_dangerous: bool = False
     is_for_one: bool = False
@@ -51,6 +53,11 @@ class Action:
     """Whether it must hold no lock while it is done; who did it is then logged afterwards."""
     answers: str = ""
     """The kind of pending call it answers: its button is with the call, and its page shows what is asked."""
+
+    @property
+    def permission(self) -> str:
+        """The permission it takes, without the app's label."""
+        return f"{self.name}_session"
 
     def is_allowed(self, request: HttpRequest) -> bool:
         """Whether this user may, and may see sessions at all."""

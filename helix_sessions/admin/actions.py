@@ -40,10 +40,6 @@ def _if_any_messages(session: Session) -> str:
     return "" if session.message_count else _now("It has no messages.")
 
 
-def _always(session: Session) -> str:
-    return ""
-
-
 def _expire(store: SessionStore, session: Session, answers: Answers) -> None:
     store.set_expiry(session.session_id, timezone.now())
 
@@ -141,7 +137,6 @@ ACTIONS = {
         Action(
             name="interrupt",
             label=_("Interrupt"),
-            permission="interrupt_session",
             icon="stop",
             promise=ngettext_lazy(
                 "%(count)d session will be asked to stop.",
@@ -161,7 +156,6 @@ ACTIONS = {
         Action(
             name="reactivate",
             label=_("Make active again"),
-            permission="reactivate_session",
             icon="play",
             promise=ngettext_lazy(
                 "%(count)d session will be active again.", "%(count)d sessions will be active again.", "count"
@@ -179,7 +173,6 @@ ACTIONS = {
         Action(
             name="approve_call",
             label=_("Approve"),
-            permission="approve_call_session",
             icon="check",
             promise=_("The call below will be approved."),
             report=_("The call was approved."),
@@ -196,7 +189,6 @@ ACTIONS = {
         Action(
             name="deny_call",
             label=_("Deny"),
-            permission="deny_call_session",
             icon="cross",
             promise=_("The call below will be denied."),
             report=_("The call was denied."),
@@ -213,7 +205,6 @@ ACTIONS = {
         Action(
             name="answer_call",
             label=_("Answer"),
-            permission="answer_call_session",
             icon="person",
             promise=_("The call below will be answered."),
             report=_("The call was answered."),
@@ -230,7 +221,6 @@ ACTIONS = {
         Action(
             name="expire",
             label=_("Expire now"),
-            permission="expire_session",
             icon="clock",
             promise=ngettext_lazy(
                 "%(count)d session will expire now.", "%(count)d sessions will expire now.", "count"
@@ -248,7 +238,6 @@ ACTIONS = {
         Action(
             name="set_expiry",
             label=_("Set or extend expiry"),
-            permission="set_expiry_session",
             icon="calendar",
             promise=ngettext_lazy(
                 "%(count)d session gets another expiry.", "%(count)d sessions get another expiry.", "count"
@@ -264,7 +253,6 @@ ACTIONS = {
         Action(
             name="branch",
             label=_("Branch"),
-            permission="branch_session",
             icon="branch",
             promise=ngettext_lazy(
                 "%(count)d session will be branched.", "%(count)d sessions will be branched.", "count"
@@ -275,7 +263,6 @@ ACTIONS = {
             explanation=_(
                 "A new session with the state and the messages of this one, which goes on as it is."
             ),
-            refusal=_always,
             perform=_branch,
             form=BranchForm,
             is_for_one=True,
@@ -284,7 +271,6 @@ ACTIONS = {
         Action(
             name="compact",
             label=_("Compact"),
-            permission="compact_session",
             icon="broom",
             promise=ngettext_lazy(
                 "The older messages of %(count)d session will be summarized for the model.",
@@ -306,7 +292,6 @@ ACTIONS = {
         Action(
             name="discard_staging",
             label=_("Discard staging"),
-            permission="discard_staging_session",
             icon="broom",
             promise=ngettext_lazy(
                 "The staged writes of %(count)d session will be lost.",
@@ -329,7 +314,6 @@ ACTIONS = {
         Action(
             name="export",
             label=_("Export"),
-            permission="export_session",
             icon="download",
             promise=ngettext_lazy(
                 "%(count)d session will be exported as JSON Lines.",
@@ -342,14 +326,12 @@ ACTIONS = {
             explanation=_(
                 "The file holds everything the sessions hold, with nothing masked. Keep it accordingly."
             ),
-            refusal=_always,
             perform=lambda store, session, answers: None,
             is_download=True,
         ),
         Action(
             name="fail",
             label=_("Fail"),
-            permission="fail_session",
             icon="cross",
             promise=ngettext_lazy(
                 "%(count)d session will be failed.", "%(count)d sessions will be failed.", "count"
@@ -366,7 +348,6 @@ ACTIONS = {
         Action(
             name="delete",
             label=_("Delete"),
-            permission="delete_session",
             icon="trash",
             promise=ngettext_lazy(
                 "%(count)d session will be deleted with its tree of sub-sessions.",
@@ -380,7 +361,6 @@ ACTIONS = {
                 "Messages, runs, checkpoints and logs go too, and nothing brings them back. What remains is "
                 "the entry in the admin's log. Export first what may be needed."
             ),
-            refusal=_always,
             perform=_delete,
             is_dangerous=True,
             leaves_session=False,

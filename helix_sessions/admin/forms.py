@@ -22,6 +22,9 @@ _SPANS = {
     "month": timedelta(days=30),
 }
 
+_LINE = {"class": "vTextField", "autocomplete": "off"}
+_MOMENT = {"class": "vTextField", "type": "datetime-local"}
+
 
 class ReasonForm(forms.Form):
     """Why."""
@@ -30,7 +33,7 @@ class ReasonForm(forms.Form):
         label=_("Reason"),
         max_length=500,
         help_text=_("Kept in the admin's log and in the log of each session."),
-        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs=_LINE),
     )
 
 
@@ -54,7 +57,7 @@ class ExpiryForm(ReasonForm):
     expires_at = forms.DateTimeField(
         label=_("Time"),
         required=False,
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "vTextField"}),
+        widget=forms.DateTimeInput(attrs=_MOMENT),
         help_text=_("In the time zone of this site."),
     )
     field_order = ["change", "expires_at", "reason"]
@@ -125,7 +128,7 @@ class ForkForm(ReasonForm):
         required=False,
         max_length=inputs.MAX_ID,
         help_text=_("Left empty, one is made."),
-        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ["new_id", "reason"]
 
@@ -142,7 +145,7 @@ class BranchForm(ForkForm):
         required=False,
         max_length=inputs.MAX_CHECKPOINT_ID,
         help_text=_("The branch begins with the state and the messages of this checkpoint; empty: of now."),
-        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ["checkpoint_id", "new_id", "reason"]
 
@@ -159,7 +162,7 @@ class ModelForm(ReasonForm):
         required=False,
         max_length=500,
         help_text=_("Left empty, the agent takes whichever it takes by itself."),
-        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ["model", "reason"]
 
@@ -174,7 +177,7 @@ class BudgetForm(ReasonForm):
     deadline = forms.DateTimeField(
         label=_("Deadline"),
         required=False,
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "class": "vTextField"}),
+        widget=forms.DateTimeInput(attrs=_MOMENT),
         help_text=_("In the time zone of this site."),
     )
     field_order = ["max_steps", "max_tokens", "max_seconds", "max_cost", "deadline", "reason"]

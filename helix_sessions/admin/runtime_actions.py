@@ -20,10 +20,6 @@ from helix_sessions.runtime import (
 from helix_sessions.store import SessionStore
 
 
-def _always(session: Session) -> str:
-    return ""
-
-
 def _if_active(session: Session) -> str:
     return "" if session.status == "active" else _now("It is not active.")
 
@@ -56,7 +52,6 @@ RUNTIME_ACTIONS = (
     Action(
         name="suspend",
         label=_("Suspend"),
-        permission="suspend_session",
         icon="pause",
         promise=ngettext_lazy(
             "%(count)d session will be suspended.", "%(count)d sessions will be suspended.", "count"
@@ -74,7 +69,6 @@ RUNTIME_ACTIONS = (
     Action(
         name="fork",
         label=_("Fork"),
-        permission="fork_session",
         icon="tree",
         promise=ngettext_lazy(
             "%(count)d session will be forked.", "%(count)d sessions will be forked.", "count"
@@ -84,7 +78,6 @@ RUNTIME_ACTIONS = (
             "A new session with this one for a parent, and with its messages, metadata, model and limits. "
             "Deleting the parent deletes the fork; a branch is independent."
         ),
-        refusal=_always,
         perform=_fork,
         form=ForkForm,
         is_for_one=True,
@@ -92,7 +85,6 @@ RUNTIME_ACTIONS = (
     Action(
         name="change_model",
         label=_("Change model"),
-        permission="change_model_session",
         icon="branch",
         promise=ngettext_lazy(
             "%(count)d session gets another model.", "%(count)d sessions get another model.", "count"
@@ -101,14 +93,12 @@ RUNTIME_ACTIONS = (
             "%(count)d session has another model.", "%(count)d sessions have another model.", "count"
         ),
         explanation=_("It is used from the next execution on."),
-        refusal=_always,
         perform=_change_model,
         form=ModelForm,
     ),
     Action(
         name="change_budget",
         label=_("Change budget"),
-        permission="change_budget_session",
         icon="clock",
         promise=ngettext_lazy(
             "%(count)d session gets another budget.", "%(count)d sessions get another budget.", "count"
@@ -117,14 +107,12 @@ RUNTIME_ACTIONS = (
             "%(count)d session has another budget.", "%(count)d sessions have another budget.", "count"
         ),
         explanation=_("The limits of each execution from now on. What is left empty is not limited."),
-        refusal=_always,
         perform=_change_budget,
         form=BudgetForm,
     ),
     Action(
         name="clear",
         label=_("Clear transcript"),
-        permission="clear_session",
         icon="broom",
         promise=ngettext_lazy(
             "The transcript of %(count)d session will be emptied.",

@@ -8,11 +8,12 @@ from typing import Any
 from helix_sessions import documents
 from helix_sessions.exceptions import Fenced, InvalidInput, InvalidWrites
 from helix_sessions.runtime import steps, tool_calls
+from helix_sessions.runtime.answers import words
 from helix_sessions.runtime.keeper import Driven, HandedOver
 from helix_sessions.runtime.runner_context import Shown, Unavailable
 from helix_sessions.runtime.runner_io import IO
 from helix_sessions.runtime.stops import Stopped
-from helix_sessions.runtime.tool_calls import ToolCalls, words
+from helix_sessions.runtime.tool_calls import ToolCalls
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store import SessionStore
 from helix_sessions.types import InterruptRequest, Run, RunOutcome, TurnOutcome

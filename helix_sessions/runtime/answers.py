@@ -10,6 +10,8 @@ from helix_sessions.store import inputs
 from helix_sessions.transcripts import ToolCall
 from helix_sessions.writes import parse_writes
 
+MOST_OF_AN_ERROR = 8 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -47,18 +49,33 @@ def answer_of(value: Any) -> Answer:
 
 def result_of(call: ToolCall, outcome: Any) -> tuple[dict[str, Any], list[Any]]:
     """The tool message for what a tool returned or raised, and its writes."""
-    message = {"role": "tool", "tool_call_id": call["id"], "tool_name": call["name"]}
     try:
         if isinstance(outcome, Exception):
             raise outcome
         has_writes = hasattr(outcome, "content") and hasattr(outcome, "writes")
         content = outcome.content if has_writes else outcome
         writes = parse_writes(outcome.writes) if has_writes else []
-        return {**message, "content": documents.load(documents.dump(content))}, writes
+        return tool_message(call, documents.load(documents.dump(content))), writes
     except Exception as error:
-        told = str(error) if isinstance(error, HelixSessionsError) else f"{type(error).__name__}: {error}"
-        text = told[: 8 * 1024].encode("utf-8", "replace").decode()
-        return {**message, "content": text, "is_error": True}, []
+        return tool_message(call, storable(words(error)), is_error=True), []
+
+
+def tool_message(call: ToolCall, content: Any, *, is_error: bool = False) -> dict[str, Any]:
+    """The result of a call as the transcript has it."""
+    message = {"role": "tool", "tool_call_id": call["id"], "tool_name": call["name"], "content": content}
+    return {**message, "is_error": True} if is_error else message
+
+
+def words(error: Exception) -> str:
+    """What went wrong, for a model or a person: our own errors are sentences."""
+    if isinstance(error, HelixSessionsError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def storable(text: str) -> str:
+    """The words of an error as they may be stored: short, and in characters that any encoding carries."""
+    return text[:MOST_OF_AN_ERROR].encode("utf-8", "replace").decode()
 
 
 def _message(value: Any) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Mapping
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
@@ -12,14 +12,13 @@ from helix_sessions import documents
 from helix_sessions.agents import AgentSession, Budget, Execution
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.runtime.actions.base import Desk, Stages
-from helix_sessions.runtime.answers import Answer, answer_of, result_of
+from helix_sessions.runtime.agents import approval_tools_of, client_tools_of, tools_of
+from helix_sessions.runtime.answers import MOST_OF_AN_ERROR, Answer, answer_of, result_of, storable
 from helix_sessions.runtime.turns import ExecutionTurn
 from helix_sessions.transcripts import ToolCall, calls_in
 from helix_sessions.types import UNSET
 from helix_sessions.usage import added, usage_of
 from helix_sessions.writes import apply_writes, parse_writes
-
-MOST_OF_AN_ERROR = 8 * 1024
 
 
 def execution_of(agent: Any, session: AgentSession, desk: Desk) -> Stages[AgentSession]:
@@ -30,7 +29,7 @@ def execution_of(agent: Any, session: AgentSession, desk: Desk) -> Stages[AgentS
         so_far.check_writes()
     except Exception as failure:
         so_far.writes = []
-        status, error = "failed", _words(failure)
+        status, error = "failed", storable(f"{type(failure).__name__}: {failure}")
     return so_far.ended(status, error)
 
 
@@ -114,17 +113,10 @@ def _steps(agent: Any, so_far: Progress) -> Stages[tuple[str, str | None]]:
         calls = [call for message in answer.messages for call in calls_in(message)]
         if not calls or run_turn is None:
             return "completed", None
-        if any(call["name"] in _left_to_others(agent) for call in calls):
+        left_to_others = {*client_tools_of(agent), *approval_tools_of(agent)}
+        if any(call["name"] in left_to_others for call in calls):
             return "waiting", None
         yield from _tools(agent, turn, calls, so_far)
-
-
-def _left_to_others(agent: Any) -> set[str]:
-    names: set[str] = set()
-    for kind in ("client_tools", "approval_tools"):
-        given: Iterable[str] = getattr(agent, kind, None) or ()
-        names.update(given)
-    return names
 
 
 def _tools(agent: Any, turn: ExecutionTurn, calls: list[ToolCall], so_far: Progress) -> Stages[None]:
@@ -141,7 +133,7 @@ def _tools(agent: Any, turn: ExecutionTurn, calls: list[ToolCall], so_far: Progr
 
 
 def _started(agent: Any, turn: ExecutionTurn, call: ToolCall) -> Any:
-    tools: Mapping[str, Any] = getattr(agent, "tools", None) or {}
+    tools = tools_of(agent)
     if call["name"] not in tools:
         return InvalidInput(f"There is no tool {call['name']!r:.80}.")
     try:
@@ -152,9 +144,3 @@ def _started(agent: Any, turn: ExecutionTurn, call: ToolCall) -> Any:
 
 async def _all(waiting: list[Awaitable[Any]]) -> list[Any]:
     return await asyncio.gather(*waiting, return_exceptions=True)
-
-
-def _words(failure: Exception) -> str:
-    """An error as it may be stored: short, and in characters that any encoding carries."""
-    text = f"{type(failure).__name__}: {failure}"[:MOST_OF_AN_ERROR]
-    return text.encode("utf-8", "replace").decode()

@@ -31,7 +31,7 @@ def schedule_run(session_id: str, *, agent_type: str, using: str) -> bool:
 def runner_for(session_id: str, using: str) -> SessionRunner:
     """A runner with the agent that the settings name for the session."""
     store = SessionStore(using)
-    agent_type = store.load_state(session_id).agent_type
+    agent_type = store.get_session_head(session_id).agent_type
     agent = agent_for(agent_type)
     if agent is None:
         raise NotConfigured(f"AGENTS names no agent for sessions of the type {agent_type!r:.100}.")

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from helix_sessions import documents
-from helix_sessions.exceptions import Fenced, HelixSessionsError, InvalidInput
+from helix_sessions.exceptions import Fenced, InvalidInput
 from helix_sessions.runtime.agents import approval_tools_of, client_tools_of, tools_of
+from helix_sessions.runtime.answers import tool_message, words
 from helix_sessions.runtime.runner_io import IO
 from helix_sessions.runtime.stops import Stop, Stopped
 from helix_sessions.runtime.turn_context import TurnContext, settling
@@ -104,9 +105,9 @@ class ToolCalls:
         except Exception as error:
             said = INTERRUPTED if isinstance(error, Stopped) else words(error)
             self._log("tool_error", call, {"error": said}, key=f"{self._key(call)}:settled")
-            return _message(call, said, is_error=True)
+            return tool_message(call, said, is_error=True)
         self._log("tool_responded", call, {"result": value.content}, key=f"{self._key(call)}:settled")
-        return _message(call, value.content)
+        return tool_message(call, value.content)
 
     def _log(self, kind: str, call: dict[str, Any], data: dict[str, Any], *, key: str) -> None:
         self._store.emit_event(
@@ -123,20 +124,8 @@ class ToolCalls:
 
 def refused(calls: Sequence[dict[str, Any]], why: str) -> list[dict[str, Any]]:
     """Tool messages for calls that are not executed."""
-    return [_message(call, why, is_error=True) for call in calls]
+    return [tool_message(call, why, is_error=True) for call in calls]
 
 
 def _unknown(name: str) -> Any:
     raise InvalidInput(f"There is no tool {name!r}.")
-
-
-def _message(call: dict[str, Any], content: Any, *, is_error: bool = False) -> dict[str, Any]:
-    message = {"role": "tool", "tool_call_id": call["id"], "tool_name": call["name"], "content": content}
-    return {**message, "is_error": True} if is_error else message
-
-
-def words(error: Exception) -> str:
-    """What went wrong, for a model or a person: our own errors are sentences."""
-    if isinstance(error, HelixSessionsError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -53,14 +53,14 @@ class TurnContext:
 
     def interrupted(self) -> bool:
         """Whether somebody asked to stop. An agent that takes long asks now and then, and returns."""
-        if not self._stop.is_set() and not _in_event_loop():
+        if not self._stop.is_set() and not in_event_loop():
             request = self._store.peek_interrupt_flag(self.session_id)
             if request is not None:
                 self._stop.set()
         return self._stop.is_set()
 
     def _do(self, call: Callable[[], Any]) -> Any:
-        if not _in_event_loop():
+        if not in_event_loop():
             return call()
         task = asyncio.ensure_future(sync_to_async(call)())
         self._unfinished.append(task)
@@ -91,7 +91,8 @@ def settling(function: Callable[..., Any], *arguments: Any, turn: TurnContext) -
     return called
 
 
-def _in_event_loop() -> bool:
+def in_event_loop() -> bool:
+    """Whether this code may not wait for the database, and has to await it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
 """What an agent sees of the execution it is in."""
 
-import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -9,8 +9,9 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from helix_sessions.agents import AgentSession
+from helix_sessions.runtime.turn_context import in_event_loop
 from helix_sessions.store import SessionStore
-from helix_sessions.types import JSON, ModelContext, Run, SessionState
+from helix_sessions.types import JSON, ModelContext, Run, SessionState, chars_over_four
 
 
 class ExecutionTurn:
@@ -33,9 +34,8 @@ class ExecutionTurn:
     def context(self) -> ModelContext:
         """The system prompt, and the transcript with what this execution has added."""
         messages = [dict(message) for message in self.session.state.messages]
-        baseline = self.session.state.system_prompt
-        size = len(baseline) + sum(len(str(message)) for message in messages)
-        return ModelContext(baseline=baseline, messages=messages, estimated_tokens=size // 4)
+        seen = ModelContext(baseline=self.session.state.system_prompt, messages=messages)
+        return replace(seen, estimated_tokens=chars_over_four(seen))
 
     @cached_property
     def run(self) -> Run:
@@ -79,8 +79,4 @@ class ExecutionTurn:
 
 def _here_or_awaited(call: Callable[..., Any], *arguments: Any) -> Any:
     """The value of a call; in an event loop, something to await for it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call(*arguments)
-    return sync_to_async(call)(*arguments)
+    return sync_to_async(call)(*arguments) if in_event_loop() else call(*arguments)

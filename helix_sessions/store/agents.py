@@ -28,6 +28,7 @@ from helix_sessions.store.base import session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.session_store import SessionStore
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import GONE
 from helix_sessions.store.unit import (
     LIGHT_COLUMNS,
     SessionRow,
@@ -38,7 +39,7 @@ from helix_sessions.store.unit import (
     locking_transaction,
 )
 from helix_sessions.transcripts import heal
-from helix_sessions.types import JSON, UNSET, Page, Unset
+from helix_sessions.types import JSON, TOMBSTONE, UNSET, Page, Unset
 from helix_sessions.writes import apply_writes, parse_writes
 
 _COLUMNS = (
@@ -98,19 +99,15 @@ def load(store: SessionStore, session_id: str) -> Loaded:
 
 def check_version(loaded: Loaded, expected_version: int | None) -> None:
     """Raise `StaleState` unless the session has this version."""
-    session = loaded.session
-    if expected_version is not None and expected_version != session.version:
-        raise StaleState(
-            expected_version=expected_version,
-            current_version=session.version,
-            current_status=session.status,
-        )
+    check_row_version(loaded.session, expected_version)
 
 
 def page(store: SessionStore, filters: dict[str, Any]) -> Page[AgentSessionInfo]:
     """A page of `list_sessions`, each session in a line. Only `status="deleted"` finds tombstones."""
     status = filters.pop("status", None)
-    found = store._list(agent_records.stored_status(status) if status is not None else None, **filters)
+    if status is not None:
+        status = agent_records.stored_status(status)
+    found = store.list_sessions(status=GONE if status == TOMBSTONE else status, **filters)
     labels = agent_records.labels(store.using, [summary.session_id for summary in found.items])
     items = [
         AgentSessionInfo(

@@ -1,6 +1,7 @@
 """What the model sees of a session: reconciled with its sources, read, moved with the session."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionBusy, SessionNotFound
@@ -73,9 +74,7 @@ class Contexts(States):
                 [context_rows.opened(key, place, number, text) for place, number, _, text in rest]
             ),
         )
-        return ModelContext(
-            baseline=seen.baseline, messages=seen.messages, estimated_tokens=chars_over_four(seen)
-        )
+        return replace(seen, estimated_tokens=chars_over_four(seen))
 
     def get_context_epoch(self, session_id: str) -> Epoch | None:
         """What the model was told before the conversation, and knows since; `None` before the first time."""

@@ -25,13 +25,12 @@ _ROWS_WORTH_PREPARING = 24
 
 
 def all_of(work: "Work") -> str | None:
-    """Flush a write that was decided under the lock; the row's new mark, if the next write can use it."""
+    """Flush a write that was decided under the lock; the row's new mark, if the engine tells it unasked."""
     connection = work.connection
-    kept = known_rows.are_kept(connection)
-    if kept and connection.vendor == "postgresql":
+    if connection.vendor == "postgresql" and known_rows.are_kept(connection):
         return in_one_statement(work)
     table_by_table(work)
-    return known_rows.sqlite_mark(connection) if kept and not connection.savepoint_ids else None
+    return None
 
 
 def table_by_table(work: "Work") -> None:

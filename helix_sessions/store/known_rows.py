@@ -63,6 +63,14 @@ def forget(connection: BaseDatabaseWrapper, session_id: str) -> None:
     vars(connection).get(_NAME, (None, {}))[1].pop(session_id, None)
 
 
+def shared_mark(connection: BaseDatabaseWrapper) -> str | None:
+    """The mark of every row that the transaction has written, where the engine has one for all of them and
+    the next write can use it."""
+    if connection.vendor == "postgresql" or connection.savepoint_ids or not are_kept(connection):
+        return None
+    return sqlite_mark(connection)
+
+
 def sqlite_mark(connection: BaseDatabaseWrapper) -> str:
     """The mark of the file, inside a transaction that has written what it has to write."""
     [[others]] = fetch(connection, "PRAGMA data_version", [])

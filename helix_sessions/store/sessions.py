@@ -30,6 +30,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table
 from helix_sessions.store.database import execute, fetch, let_go_if_broken
 from helix_sessions.store.tables import table
+from helix_sessions.store.tombstones import GONE
 from helix_sessions.store.unit import (
     ALL_COLUMNS,
     SessionRow,
@@ -148,7 +149,7 @@ class Sessions(StoreBase):
         return True
 
     def get_session_head(self, session_id: str) -> SessionHead:
-        """What may change about a session with each call, without any document."""
+        """What may change about a session with each call, and whose it is, without any document."""
         names = tuple(known.name for known in fields(SessionHead))
         row = self._read(session_id, names)
         return SessionHead(**{name: getattr(row, name) for name in names})
@@ -249,38 +250,11 @@ class Sessions(StoreBase):
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
         """Sessions, newest first, without their documents."""
-        if status is not None:
-            status = inputs.choice(status, SESSION_STATUSES, "The status")
-        return self._list(
-            status,
-            agent_type=agent_type,
-            user_id=user_id,
-            owner=owner,
-            tag=tag,
-            parent_session_id=parent_session_id,
-            updated_after=updated_after,
-            expires_before=expires_before,
-            limit=limit,
-            cursor=cursor,
-        )
-
-    def _list(
-        self,
-        status: str | None,
-        *,
-        agent_type: str | None = None,
-        user_id: str | None = None,
-        owner: Any = None,
-        tag: str | None = None,
-        parent_session_id: str | None = None,
-        updated_after: datetime | None = None,
-        expires_before: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[SessionSummary]:
-        rows = self._query(tombstones=status == TOMBSTONE)
-        if status is not None:
-            rows = rows.filter(status=status)
+        rows = self._query(tombstones=status is GONE)
+        if status is GONE:
+            rows = rows.filter(status=TOMBSTONE)
+        elif status is not None:
+            rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
         if agent_type is not None:
             rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
         if user_id is not None:

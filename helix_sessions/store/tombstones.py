@@ -4,7 +4,12 @@
 is taken or rows have to go for good, asks for them by name.
 """
 
+from typing import Any, Final
+
 from helix_sessions.types import TOMBSTONE
+
+GONE: Final[Any] = object()
+"""As a status: tombstones. No word asks for them, because to callers of the store they are not there."""
 
 
 def present(prefix: str = "") -> str:

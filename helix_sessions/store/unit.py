@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from helix_sessions import documents, encryption
+from helix_sessions.agents import AgentSession
 from helix_sessions.encryption import SEALED
 from helix_sessions.exceptions import (
     ContentUnreadable,
@@ -147,11 +148,7 @@ def read_row(
     """The session's row, without a lock. With an owner, anybody else's session is not there."""
     columns = _with_owner(columns, owner)
     rows = fetch(connection, _read_sql(connection.vendor, columns, tombstones), [session_id])
-    if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
-    row = SessionRow.read(session_id, columns, rows[0])
-    check_owner(session_id, row, owner)
-    return row
+    return _only_row(session_id, columns, rows, owner)
 
 
 def check_owner(session_id: str, row: Any, owner: Any) -> None:
@@ -186,6 +183,12 @@ def lock_row(
     if connection.vendor == "postgresql":
         params.insert(0, lock_timeout())
     rows = fetch(connection, _lock_sql(connection, columns, tombstones), params)
+    return _only_row(session_id, columns, rows, owner)
+
+
+def _only_row(
+    session_id: str, columns: tuple[str, ...], rows: Sequence[Sequence[Any]], owner: Any
+) -> SessionRow:
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     row = SessionRow.read(session_id, columns, rows[0])
@@ -209,6 +212,8 @@ class Work:
         self.changes: dict[str, Any] = {}
         self.inserts: dict[type[models.Model], list[Row]] = {}
         self.statements: list[tuple[str, list[Any]]] = []
+        self.mark: str | None = None
+        """What the row is known by as this write left it."""
 
     def change(self, **columns: Any) -> None:
         """Set columns of the session's row."""
@@ -279,15 +284,15 @@ class Work:
             self.change(open_calls=open_now)
         return seq
 
-    def flush(self) -> str | None:
-        """Write everything, in as few statements as the engine allows; the row's new mark, if known."""
+    def flush(self) -> bool:
+        """Write everything, in as few statements as the engine allows; whether there was anything."""
         if not self.settle():
-            return None
+            return False
         if self.new:
             self._insert_session()
-        mark = flush.all_of(self)
+        self.mark = flush.all_of(self)
         self.wake_readers()
-        return mark
+        return True
 
     def wake_readers(self) -> None:
         """Tell those who read along, once the transaction has committed."""
@@ -341,12 +346,12 @@ class Work:
         if execute(self.connection, sql, params) == 0:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
-    def as_known(self, mark: str) -> KnownRow | None:
+    def as_known(self) -> KnownRow | None:
         """The row as this write left it, for the next one; `None` if a part of it could not be read."""
         columns = vars(self.session)
-        if "unreadable" in columns:
+        if self.mark is None or "unreadable" in columns:
             return None
-        return KnownRow(mark, {name: columns[name] for name in LIGHT_COLUMNS})
+        return KnownRow(self.mark, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
 class Tree:
@@ -360,7 +365,7 @@ class Tree:
         self.connection = connection
         self._lease = lease
         self._works: dict[str, Work] = {}
-        self._written: list[tuple[Work, str]] = []
+        self._written: list[Work] = []
 
     def lock(
         self,
@@ -396,17 +401,18 @@ class Tree:
 
     def flush(self) -> None:
         """Write what was collected for each session. One for which nothing was is left as it is."""
-        for work in self._works.values():
-            mark = work.flush()
-            if mark is not None:
-                self._written.append((work, mark))
+        self._written = [work for work in self._works.values() if work.flush()]
+        mark = known_rows.shared_mark(self.connection) if self._written else None
+        if mark is not None:
+            for work in self._written:
+                work.mark = mark
 
     def remember(self) -> None:
         """Keep the rows that were committed, for the next write of this connection."""
         if not self.connection.in_atomic_block:
-            for work, mark in self._written:
-                if work.session.status != TOMBSTONE:
-                    known_rows.remember(self.connection, work.session.session_id, work.as_known(mark))
+            for work in self._written:
+                if work.mark is not None and work.session.status != TOMBSTONE:
+                    known_rows.remember(self.connection, work.session.session_id, work.as_known())
 
 
 @contextmanager
@@ -513,10 +519,10 @@ def _decide_unlocked(
     if not work.settle():
         return None
     with errors_translated():
-        mark = flush.if_unchanged(work, known.mark)
-    if mark is None:
+        work.mark = flush.if_unchanged(work, known.mark)
+    if work.mark is None:
         return None
-    known_rows.remember(connection, work.session.session_id, work.as_known(mark))
+    known_rows.remember(connection, work.session.session_id, work.as_known())
     work.wake_readers()
     return work, outcome
 
@@ -525,7 +531,7 @@ def check_version(work: Work, expected_version: int | None) -> None:
     check_row_version(work.session, expected_version)
 
 
-def check_row_version(row: SessionRow, expected_version: int | None) -> None:
+def check_row_version(row: SessionRow | AgentSession, expected_version: int | None) -> None:
     if expected_version is not None and expected_version != row.version:
         raise StaleState(
             expected_version=expected_version, current_version=row.version, current_status=row.status

@@ -50,6 +50,11 @@ class TestReads:
         for column in ("output", "tags", "metadata", "document", "content"):
             assert column not in sql
 
+    @pytest.mark.parametrize("name", ["run", "run/wake", "run/interrupt"])
+    def test_telling_the_runner(self, name, api, session):
+        found = statements(lambda: api.post(f"/api/sessions/s/{name}/", {}))
+        assert not any("document" in sql for sql in found)
+
 
 @pytest.mark.django_db(transaction=True)
 class TestWrites:

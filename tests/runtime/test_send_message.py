@@ -17,6 +17,7 @@ from helix_sessions.runtime import (
     SendMessage,
     SuspendSession,
     ToolResult,
+    chars_over_four,
 )
 from helix_sessions.runtime import TurnOutcome as Outcome
 from helix_sessions.store import SessionStore
@@ -182,6 +183,7 @@ class TestTheAgent:
         first, second = agent.turns
         assert first.context.baseline == "Be kind."
         assert first.context.messages == [HELLO]
+        assert first.context.estimated_tokens == chars_over_four(first.context)
         assert second.context.messages == [HELLO, calls("look").message, tool_message("look", 1)]
         assert second.session.state.messages == second.context.messages
         assert (first.run.status, first.run.step_count, second.run.step_count) == ("running", 0, 1)

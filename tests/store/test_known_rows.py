@@ -70,3 +70,11 @@ def test_after_a_caller_rolled_back_it_is_read_again(store: SessionStore):
         transaction.set_rollback(True)
     store.append_messages("s", [MESSAGE])
     assert store.get_message_count("s") == 2
+
+
+def test_all_rows_of_one_write_are_known_by_one_mark(store: SessionStore):
+    store.create_session("child", agent_type="agent", parent_session_id="s")
+    sent = sent_by(lambda: store.settle_child("child", "completed"))
+    assert sum("data_version" in sql for sql in sent) == (connection.vendor == "sqlite")
+    assert not reads_the_row(store)
+    assert not reads_the_row(store)

@@ -98,7 +98,7 @@ def _plain(name: str) -> Callable[[SessionStore, str, dict[str, Any]], Any]:
 
 def _message(store: SessionStore, session_id: str, given: dict[str, Any]) -> Any:
     """The agent is the one the settings name; who asks cannot choose."""
-    agent_type = store.load_state(session_id).agent_type
+    agent_type = store.get_session_head(session_id).agent_type
     agent = agent_for(agent_type)
     if agent is None:
         raise NotConfigured(f"No agent is configured for sessions of the type {agent_type!r}.")

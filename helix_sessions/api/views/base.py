@@ -14,12 +14,14 @@ from rest_framework.views import APIView
 
 from helix_sessions.api import audit, bodies, conditions
 from helix_sessions.api.exceptions import handle
-from helix_sessions.api.responses import etag
+from helix_sessions.api.pagination import page_response
+from helix_sessions.api.responses import etag, json_response
 from helix_sessions.api.scoping import store_for
 from helix_sessions.api.serializers.fields import Input
 from helix_sessions.api.serializers.pages import NoQuery
 from helix_sessions.api.throttles import ScopeThrottle
 from helix_sessions.store import SessionStore
+from helix_sessions.types import Page, SessionHead
 
 
 class View(APIView):
@@ -86,6 +88,25 @@ class View(APIView):
         expected = self.expected_version(session_id)
         if expected is not None:
             self.store.check_session_version(session_id, expected)
+
+    def tagged(self, session_id: str, read: Callable[[SessionHead], Any]) -> HttpResponse:
+        """What `read` gives, with the version the session had before it; a 304 if the caller has that."""
+        head = self.store.get_session_head(session_id)
+        unchanged = self.not_modified(etag(head.version))
+        if unchanged is not None:
+            return unchanged
+        found = read(head)
+        if isinstance(found, Page):
+            return page_response(self.request, found, version=head.version)
+        return json_response(found, version=head.version)
+
+    def state(self, session_id: str) -> HttpResponse:
+        """The session as it is, or a 304."""
+        unchanged = self.unchanged(session_id)
+        if unchanged is not None:
+            return unchanged
+        state = self.store.load_state(session_id)
+        return json_response(state, version=state.version)
 
     def unchanged(self, session_id: str) -> HttpResponse | None:
         """A 304, if the caller has this version already. No document is read for it."""

@@ -5,8 +5,7 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
-from helix_sessions.api.pagination import page_response
-from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import PAGE, Query, operation
 from helix_sessions.api.serializers.checkpoints import (
     CheckpointMetaInput,
@@ -30,11 +29,7 @@ class CheckpointsView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the checkpoints of a session, the last written first."""
         page = self.query(CheckpointsQuery)
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return page_response(request, self.store.list_checkpoints(session_id, **page), version=version)
+        return self.tagged(session_id, lambda _: self.store.list_checkpoints(session_id, **page))
 
     @operation(
         "create_checkpoint",
@@ -65,11 +60,7 @@ class LatestCheckpointView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """The checkpoint written last, or null."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"checkpoint": self.store.get_latest_checkpoint(session_id)}, version=version)
+        return self.tagged(session_id, lambda _: {"checkpoint": self.store.get_latest_checkpoint(session_id)})
 
 
 class CheckpointView(View):
@@ -79,8 +70,4 @@ class CheckpointView(View):
     def get(self, request: Request, session_id: str, checkpoint_id: str) -> HttpResponse:
         """Read a checkpoint, with the state as it was."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response(self.store.get_checkpoint(session_id, checkpoint_id), version=version)
+        return self.tagged(session_id, lambda _: self.store.get_checkpoint(session_id, checkpoint_id))

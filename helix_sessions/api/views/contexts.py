@@ -5,7 +5,7 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent_without_a_lock
-from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
 from helix_sessions.api.serializers.contexts import (
     CompactionInput,
@@ -22,11 +22,7 @@ class ContextView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read exactly what the model sees."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response(self.store.get_context(session_id), version=version)
+        return self.tagged(session_id, lambda _: self.store.get_context(session_id))
 
 
 class CompactionsView(View):
@@ -39,11 +35,7 @@ class CompactionsView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the compactions of the transcript, oldest first; the model sees the last."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"items": self.store.list_compactions(session_id)}, version=version)
+        return self.tagged(session_id, lambda _: {"items": self.store.list_compactions(session_id)})
 
     @operation(
         "compact",

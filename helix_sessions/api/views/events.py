@@ -1,5 +1,7 @@
 """The event log. Events come without a new version too, so the tag of a range is that of the log's end."""
 
+from collections.abc import Callable
+
 from django.http import HttpResponse
 from rest_framework.request import Request
 
@@ -17,7 +19,7 @@ from helix_sessions.api.serializers.events import (
     ProjectionSerializer,
 )
 from helix_sessions.api.views.base import View
-from helix_sessions.types import EventRecord, Page
+from helix_sessions.types import EventRecord, EventTexts, Page
 
 _RANGE = (
     Query("from_seq", "From this number on; not with `cursor`.", int),
@@ -29,9 +31,16 @@ _RANGE = (
 
 
 class EventsView(View):
-    def tag(self, session_id: str) -> str:
+    def range(self, session_id: str, answer: Callable[[EventTexts], HttpResponse]) -> HttpResponse:
+        """The answer with the range that is asked for; a 304 if the caller has it already."""
+        wanted = self.query(EventsQuery)
         head = self.store.get_session_head(session_id)
-        return f'"{head.version}.{head.head_seq}"'
+        tag = f'"{head.version}.{head.head_seq}"'
+        response = self.not_modified(tag)
+        if response is None:
+            response = answer(self.store.get_event_texts(session_id, **wanted))
+            response["ETag"] = tag
+        return response
 
     @operation(
         "get_events",
@@ -43,14 +52,10 @@ class EventsView(View):
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read a range of the log, oldest first."""
-        wanted = self.query(EventsQuery)
-        tag = self.tag(session_id)
-        unchanged = self.not_modified(tag)
-        if unchanged is not None:
-            return unchanged
-        page = self.store.get_event_texts(session_id, **wanted)
-        headers = {"ETag": tag, **links(request, page.next_cursor)}
-        return text_response(events_text(page), headers=headers)
+        return self.range(
+            session_id,
+            lambda found: text_response(events_text(found), headers=links(request, found.next_cursor)),
+        )
 
     @operation(
         "emit_event",
@@ -94,14 +99,10 @@ class ProjectionView(EventsView):
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """The classic message history out of a range of the log; a page is a range of its own."""
-        wanted = self.query(EventsQuery)
-        tag = self.tag(session_id)
-        unchanged = self.not_modified(tag)
-        if unchanged is not None:
-            return unchanged
-        found = self.store.get_event_texts(session_id, **wanted)
-        events = [EventRecord(**record) for record in documents.load_all(found.texts)]
-        page = Page(items=self.store.project_messages(events), next_cursor=found.next_cursor)
-        response = page_response(request, page)
-        response["ETag"] = tag
-        return response
+
+        def projected(found: EventTexts) -> HttpResponse:
+            events = [EventRecord(**record) for record in documents.load_all(found.texts)]
+            page = Page(items=self.store.project_messages(events), next_cursor=found.next_cursor)
+            return page_response(request, page)
+
+        return self.range(session_id, projected)

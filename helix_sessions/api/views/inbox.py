@@ -1,6 +1,8 @@
 """The inbox, and whoever runs the session: told, stopped, waited for."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 from django.http import HttpResponse
 from rest_framework.request import Request
@@ -99,40 +101,40 @@ class InputView(View):
         return json_response(self.store.cancel_input(session_id, input_id, expected_version=version))
 
 
-class WakeRunnerView(View):
-    @operation(
-        "wake_runner",
-        tag="inbox",
-        response=ScheduledSerializer,
-        status=202,
-        example={"scheduled": True},
-        etag=False,
-    )
+class SchedulingView(View):
+    """A view that has somebody else do something with the session."""
+
+    def schedule(self, session_id: str, scheduled: Callable[..., bool]) -> HttpResponse:
+        self.check_version(session_id)
+        agent_type = self.store.get_session_head(session_id).agent_type
+        told = scheduled(session_id, agent_type=agent_type, using=conf.API_DATABASE)
+        return json_response({"scheduled": told}, status=202)
+
+
+_scheduling = partial(
+    operation,
+    tag="inbox",
+    response=ScheduledSerializer,
+    status=202,
+    example={"scheduled": True},
+    etag=False,
+)
+
+
+class WakeRunnerView(SchedulingView):
+    @_scheduling("wake_runner")
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Tell whoever runs the session to look at its inbox."""
-        self.check_version(session_id)
-        agent_type = self.store.load_state(session_id).agent_type
-        told = wake_session(session_id, agent_type=agent_type, using=conf.API_DATABASE)
-        return json_response({"scheduled": told}, status=202)
+        return self.schedule(session_id, wake_session)
 
 
-class RunView(View):
-    @operation(
-        "run",
-        tag="inbox",
-        response=ScheduledSerializer,
-        status=202,
-        example={"scheduled": True},
-        etag=False,
-    )
+class RunView(SchedulingView):
+    @_scheduling("run")
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Have the session run, at least one turn. It is not waited for."""
-        self.check_version(session_id)
-        agent_type = self.store.load_state(session_id).agent_type
-        told = schedule_run(session_id, agent_type=agent_type, using=conf.API_DATABASE)
-        return json_response({"scheduled": told}, status=202)
+        return self.schedule(session_id, schedule_run)
 
 
 class StopView(View):
@@ -150,7 +152,7 @@ class StopView(View):
         """Interrupt whoever drives the session, and wait until it has stopped. The inbox is kept."""
         given = self.input(StopInput)
         self.check_version(session_id)
-        self.store.load_state(session_id)  # this user may change it
+        self.store.get_session_head(session_id)  # this user may change it
         timeout = min(given.get("timeout", conf.STREAM_WAIT_SECONDS), conf.STREAM_WAIT_SECONDS)
         runner = SessionRunner(None, store=SessionStore(conf.API_DATABASE))
         return json_response(runner.interrupt(session_id, given.get("reason"), timeout))

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import links
-from helix_sessions.api.responses import etag, json_response, messages_text, text_response
+from helix_sessions.api.responses import json_response, messages_text, text_response
 from helix_sessions.api.schema import PAGE, Query, operation
 from helix_sessions.api.serializers.messages import (
     AppendResultSerializer,
@@ -77,11 +77,7 @@ class MessageCountView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """How many messages the transcript has."""
         self.query()
-        head = self.store.get_session_head(session_id)
-        unchanged = self.not_modified(etag(head.version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"message_count": head.message_count}, version=head.version)
+        return self.tagged(session_id, lambda head: {"message_count": head.message_count})
 
 
 class TruncateView(View):

@@ -6,8 +6,7 @@ from rest_framework.request import Request
 from helix_sessions.api import examples
 from helix_sessions.api.filters import RunFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
-from helix_sessions.api.pagination import page_response
-from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import PAGE, operation
 from helix_sessions.api.serializers.pages import PageQuery
 from helix_sessions.api.serializers.runs import (
@@ -18,6 +17,7 @@ from helix_sessions.api.serializers.runs import (
     RunUpdateInput,
 )
 from helix_sessions.api.views.base import View, risen
+from helix_sessions.types import Page, Run, SessionHead
 
 
 class RunsView(View):
@@ -32,12 +32,12 @@ class RunsView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the runs of a session, newest first."""
         page = self.query(PageQuery, besides=tuple(RunFilter.base_filters))
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        rows = narrowed(RunFilter, request.query_params, self.store.query_runs(session_id))
-        return page_response(request, self.store.page_of_runs(rows, **page), version=version)
+
+        def read(_: SessionHead) -> Page[Run]:
+            rows = narrowed(RunFilter, request.query_params, self.store.query_runs(session_id))
+            return self.store.page_of_runs(rows, **page)
+
+        return self.tagged(session_id, read)
 
     @operation(
         "create_run",
@@ -64,11 +64,7 @@ class CurrentRunView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """The running run, or null."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"run": self.store.get_current_run(session_id)}, version=version)
+        return self.tagged(session_id, lambda _: {"run": self.store.get_current_run(session_id)})
 
 
 class RunView(View):
@@ -76,11 +72,7 @@ class RunView(View):
     def get(self, request: Request, session_id: str, run_id: str) -> HttpResponse:
         """Read a run."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response(self.store.get_run(session_id, run_id), version=version)
+        return self.tagged(session_id, lambda _: self.store.get_run(session_id, run_id))
 
     @operation(
         "update_run_status",

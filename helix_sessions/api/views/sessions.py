@@ -111,11 +111,7 @@ class SessionView(CreatingView):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read a session."""
         self.query()
-        unchanged = self.unchanged(session_id)
-        if unchanged is not None:
-            return unchanged
-        state = self.store.load_state(session_id)
-        return json_response(state, version=state.version)
+        return self.state(session_id)
 
     @operation(
         "ensure_session",

@@ -1,6 +1,7 @@
 """Staged writes. Staging does not raise the version, so its answers have no `ETag`."""
 
 from datetime import timedelta
+from functools import partial
 
 from django.http import HttpResponse
 from rest_framework.request import Request
@@ -22,6 +23,7 @@ from helix_sessions.api.serializers.staging import (
     StagingQuery,
 )
 from helix_sessions.api.views.base import View
+from helix_sessions.store import SessionStore
 
 
 class StagingView(View):
@@ -98,37 +100,36 @@ class DiscardView(View):
         return json_response({"removed": self.store.discard_staging(session_id, **given)})
 
 
-class CleanupView(View):
-    @operation(
-        "cleanup_orphaned_staging",
-        tag="staging",
-        request=CleanupInput,
-        sent={"older_than_seconds": 86400},
-        response=RemovedSerializer,
-        example={"removed": 1},
-        etag=False,
-    )
+_cleaning = partial(
+    operation,
+    tag="staging",
+    request=CleanupInput,
+    sent={"older_than_seconds": 86400},
+    response=RemovedSerializer,
+    example={"removed": 1},
+    etag=False,
+)
+
+
+class CleaningView(View):
+    """A view that forgets what is old."""
+
+    def clean(self, store: SessionStore, **which: str) -> HttpResponse:
+        older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
+        return json_response({"removed": store.cleanup_orphaned_staging(older_than=older_than, **which)})
+
+
+class CleanupView(CleaningView):
+    @_cleaning("cleanup_orphaned_staging")
     @idempotent
     def post(self, request: Request) -> HttpResponse:
         """Forget old staged writes of all sessions this user may change, unless a run is running there."""
-        older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
-        store = scoping.changing_store(request)
-        return json_response({"removed": store.cleanup_orphaned_staging(older_than=older_than)})
+        return self.clean(scoping.changing_store(request))
 
 
-class SessionCleanupView(View):
-    @operation(
-        "cleanup_orphaned_staging_of_session",
-        tag="staging",
-        request=CleanupInput,
-        sent={"older_than_seconds": 86400},
-        response=RemovedSerializer,
-        example={"removed": 1},
-        etag=False,
-    )
+class SessionCleanupView(CleaningView):
+    @_cleaning("cleanup_orphaned_staging_of_session")
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Forget old staged writes of one session, unless its run is running."""
-        older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
-        removed = self.store.cleanup_orphaned_staging(older_than=older_than, session_id=session_id)
-        return json_response({"removed": removed})
+        return self.clean(self.store, session_id=session_id)

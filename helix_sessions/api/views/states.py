@@ -1,5 +1,7 @@
 """The state, its status, its counters, the interrupt flag."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -9,7 +11,7 @@ from helix_sessions.api import examples
 from helix_sessions.api.bodies import JSON_PATCH_TYPE, JSON_TYPE
 from helix_sessions.api.exceptions import problem
 from helix_sessions.api.idempotency import idempotent
-from helix_sessions.api.responses import etag, json_response, no_content
+from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import operation
 from helix_sessions.api.serializers.problems import ProblemSerializer
 from helix_sessions.api.serializers.sessions import VersionSerializer
@@ -46,11 +48,7 @@ class StateView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Load the state."""
         self.query()
-        unchanged = self.unchanged(session_id)
-        if unchanged is not None:
-            return unchanged
-        state = self.store.load_state(session_id)
-        return json_response(state, version=state.version)
+        return self.state(session_id)
 
     @operation(
         "save_state",
@@ -96,11 +94,7 @@ class StatusView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the status."""
         self.query()
-        head = self.store.get_session_head(session_id)
-        unchanged = self.not_modified(etag(head.version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"status": head.status, "version": head.version}, version=head.version)
+        return self.tagged(session_id, lambda head: {"status": head.status, "version": head.version})
 
     @operation(
         "compare_and_set_status",
@@ -160,46 +154,36 @@ class CountersView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the counters."""
         self.query()
-        head = self.store.get_session_head(session_id)
-        unchanged = self.not_modified(etag(head.version))
-        if unchanged is not None:
-            return unchanged
-        counters = {"step_count": head.step_count, "resume_count": head.resume_count, "version": head.version}
-        return json_response(counters, version=head.version)
+        names = ("step_count", "resume_count", "version")
+        return self.tagged(session_id, lambda head: {name: getattr(head, name) for name in names})
 
 
-class StepCounterView(View):
-    @operation(
-        "increment_step_count",
-        tag="counters",
-        response=CountSerializer,
-        example={"value": 2},
-        etag=False,
-        if_match=True,
-    )
+_counting = partial(operation, tag="counters", response=CountSerializer, etag=False, if_match=True)
+
+
+class CountingView(View):
+    """A view that counts one more."""
+
+    def count(self, session_id: str, increment: Callable[..., int]) -> HttpResponse:
+        expected = self.expected_version(session_id)
+        value = increment(session_id, expected_version=expected)
+        return json_response({"value": value}, version=risen(expected))
+
+
+class StepCounterView(CountingView):
+    @_counting("increment_step_count", example={"value": 2})
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Count one step."""
-        expected = self.expected_version(session_id)
-        value = self.store.increment_step_count(session_id, expected_version=expected)
-        return json_response({"value": value}, version=risen(expected))
+        return self.count(session_id, self.store.increment_step_count)
 
 
-class ResumeCounterView(View):
-    @operation(
-        "increment_resume_count",
-        tag="counters",
-        response=CountSerializer,
-        example={"value": 1},
-        etag=False,
-        if_match=True,
-    )
+class ResumeCounterView(CountingView):
+    @_counting("increment_resume_count", example={"value": 1})
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Count one resume."""
-        expected = self.expected_version(session_id)
-        value = self.store.increment_resume_count(session_id, expected_version=expected)
-        return json_response({"value": value}, version=risen(expected))
+        return self.count(session_id, self.store.increment_resume_count)
 
 
 class InterruptView(View):
@@ -212,11 +196,7 @@ class InterruptView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the flag and leave it."""
         self.query()
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return json_response({"interrupt": self.store.peek_interrupt_flag(session_id)}, version=version)
+        return self.tagged(session_id, lambda _: {"interrupt": self.store.peek_interrupt_flag(session_id)})
 
     @operation(
         "set_interrupt_flag",

@@ -5,8 +5,7 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
-from helix_sessions.api.pagination import page_response
-from helix_sessions.api.responses import etag, json_response
+from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import PAGE, operation
 from helix_sessions.api.serializers.pages import PageQuery
 from helix_sessions.api.serializers.sessions import VersionSerializer
@@ -31,11 +30,7 @@ class SubSessionsView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the references to sub-sessions, in the order they were added."""
         page = self.query(PageQuery)
-        version = self.store.get_session_head(session_id).version
-        unchanged = self.not_modified(etag(version))
-        if unchanged is not None:
-            return unchanged
-        return page_response(request, self.store.list_sub_session_refs(session_id, **page), version=version)
+        return self.tagged(session_id, lambda _: self.store.list_sub_session_refs(session_id, **page))
 
     @operation(
         "add_sub_session_refs",
