@@ -3,16 +3,21 @@
 Tests that use it need committed rows: `@pytest.mark.django_db(transaction=True)`.
 """
 
+import atexit
 import importlib
+import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from unittest.mock import patch
 
 T = TypeVar("T")
 
@@ -62,48 +67,60 @@ class Worker(Generic[T]):
     """A process on the test database that calls `function(*arguments)` when told to `go()`."""
 
     def __init__(self, function: Callable[..., T], *arguments: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.parallel"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            cwd=ROOT,
-            env=os.environ | _test_database_environment(),
-        )
-        self._send(pickle.dumps((function.__module__, function.__qualname__, arguments)))
+        context = _processes()
+        self._pipe, theirs = context.Pipe()
+        place = function.__module__, function.__qualname__
+        self.process = context.Process(target=_work, args=(theirs, *place, arguments), daemon=True)
+        self.process.start()
+        theirs.close()
 
     def wait_until_ready(self) -> None:
         """Return when Django is set up there and the function is imported."""
-        assert self.process.stdout
-        if self.process.stdout.readline() != b"ready\n":
-            raise RuntimeError("A worker process died before it began; its error is in stderr.")
+        try:
+            self._pipe.recv()
+        except EOFError:
+            raise RuntimeError("A worker process died before it began; its error is in stderr.") from None
 
     def go(self) -> None:
         """Let it call the function."""
-        self._send(b"go\n")
+        self._pipe.send("go")
 
     def result(self, timeout: float = 100) -> T | Exception:
         """Wait for what the function returned or raised."""
-        output, _ = self.process.communicate(timeout=timeout)
-        if self.process.returncode:
-            raise RuntimeError(f"A worker process ended with code {self.process.returncode}.")
-        outcome: T | Exception = pickle.loads(output)
+        if not self._pipe.poll(timeout):
+            raise TimeoutError(f"A worker process took longer than {timeout} seconds.")
+        try:
+            outcome: T | Exception = pickle.loads(self._pipe.recv_bytes())
+        except EOFError:
+            raise RuntimeError(f"A worker process ended with code {self.ended()}.") from None
+        self.ended()
         return outcome
+
+    def ended(self, timeout: float = 60) -> int | None:
+        """Wait for its end; the code it ended with, negative for a signal."""
+        self.process.join(timeout)
+        return self.process.exitcode
 
     def kill(self) -> None:
         """End it at once, as a crash would; an ended one is fine."""
         self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                pipe.close()
-
-    def _send(self, data: bytes) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(data)
+        self.process.join()
+        self._pipe.close()
 
 
-def _test_database_environment() -> dict[str, str]:
+@cache
+def _processes() -> ForkServerContext:
+    """Processes forked from one that has imported everything and touched nothing: each would take a second
+    to do it anew. They join the test database that this process has by now."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.imported"])
+    with patch.dict(os.environ, joined_database_environment()):
+        forkserver.ensure_running()
+    return context
+
+
+def joined_database_environment() -> dict[str, str]:
+    """What makes `tests.settings` choose the database that is tested."""
     from django.db import connection
 
     return {
@@ -121,23 +138,17 @@ def _picklable(outcome: Any) -> bytes:
     return data
 
 
-def _work() -> None:
-    import django
-
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what the function prints must not mix with the answers
-    module, name, arguments = pickle.load(sys.stdin.buffer)
-    django.setup()
+def _work(pipe: Connection, module: str, name: str, arguments: tuple[Any, ...]) -> None:
+    importlib.import_module("tests.imported")
     function = getattr(importlib.import_module(module), name)
-    answers.write(b"ready\n")
-    if not sys.stdin.buffer.readline():
+    pipe.send("ready")
+    try:
+        pipe.recv()
+    except EOFError:
         return
     try:
         outcome = function(*arguments)
     except Exception as error:
         outcome = error
-    answers.write(_picklable(outcome))
-
-
-if __name__ == "__main__":
-    _work()
+    pipe.send_bytes(_picklable(outcome))
+    atexit._run_exitfuncs()  # a forked process leaves without it

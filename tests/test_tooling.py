@@ -169,7 +169,7 @@ class TestParallel:
         worker = Worker(_user_from_a_process, 0)
         worker.wait_until_ready()
         worker.kill()
-        assert worker.process.returncode == -9
+        assert worker.ended() == -9
         assert get_user_model().objects.count() == 0
 
 

@@ -166,7 +166,7 @@ class TestConcurrency:
         worker = Worker(die_before_the_answer_is_kept, user.pk)
         worker.wait_until_ready()
         worker.go()
-        assert worker.process.wait(60) == 7
+        assert worker.ended() == 7
         worker.kill()
         assert store.load_state("s").step_count == 0
         answer = store.answer_once(user, "k", "d", lambda: Answer(status=200))

@@ -89,7 +89,7 @@ def in_another_process(what: str, death: str | None = None) -> Any:
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome
-        assert worker.process.wait(60) == -signal.SIGKILL
+        assert worker.ended() == -signal.SIGKILL
         return None
     finally:
         worker.kill()

@@ -19,7 +19,7 @@ from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.worker import Worker
 from helix_sessions.store import SessionStore
-from tests.parallel import ROOT, _test_database_environment
+from tests.parallel import ROOT, joined_database_environment
 from tests.runner.test_activities import said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -135,7 +135,7 @@ def test_a_clean_shutdown(store: SessionStore, tmp_path: Path, number: int) -> N
         store.create_session(f"s{index}", agent_type="noting", user_id=str(notes))
         for prompt in range(4):
             store.admit_input(f"s{index}", str(prompt), delivery="queue")
-    environment = {**os.environ, **_test_database_environment(), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **joined_database_environment(), "PYTHONUNBUFFERED": "1"}
     environment["DJANGO_SETTINGS_MODULE"] = "tests.runner.settings"
     command = [sys.executable, "manage.py", "run_sessions", "--concurrency", "2", "--poll", "0.05"]
     for attempt in range(20):
