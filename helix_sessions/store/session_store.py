@@ -1,4 +1,5 @@
 from helix_sessions.store import tracing
+from helix_sessions.store.audits import Audits
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
 from helix_sessions.store.cleanup import Cleanup
@@ -53,6 +54,7 @@ class SessionStore(
     Rewinds,
     Instructions,
     Retention,
+    Audits,
     Exports,
     Imports,
     Erasure,
