@@ -1,4 +1,4 @@
-from helix_sessions.store import tracing
+from helix_sessions.store import outages, tracing
 from helix_sessions.store.audits import Audits
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
@@ -30,6 +30,7 @@ from helix_sessions.store.turns import Turns
 
 
 @tracing.follow
+@outages.told
 class SessionStore(
     Ensured,
     Subscriptions,
