@@ -88,6 +88,14 @@ def prune_sessions(
 
 
 @task
+def prune_audit_trail(
+    *, older_than_days: float, database: str = DEFAULT_DB_ALIAS, limit: int | None = None
+) -> Summary:
+    """`manage.py prune_sessions --audit-older-than`: delete old entries of the audit trail."""
+    return asdict(SessionStore(database).prune_audit_trail(timedelta(days=older_than_days), limit=limit))
+
+
+@task
 def archive_long_logs(
     *, longer_than: int, keep_events: int = 1_000, database: str = DEFAULT_DB_ALIAS
 ) -> Summary:

@@ -650,6 +650,13 @@ class PruneSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSummary:
+    """How many entries of the audit trail were deleted, or in a dry run would be."""
+
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RotationSummary:
     """What a rotation of encryption keys has sealed anew, or in a dry run would."""
 

@@ -1,4 +1,4 @@
-"""Filters of the session list. Each reads one index, or a fixed number of rows."""
+"""Filters of the lists. Each reads one index, or a fixed number of rows."""
 
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
@@ -88,12 +88,12 @@ class AgentTypeFilter(admin.SimpleListFilter):
         return queryset.filter(agent_type=name) if is_id(name) else queryset.none()
 
 
-class CreatedFilter(admin.ListFilter):
-    """`?created_from=2026-01-01&created_to=2026-01-31`, both days included."""
+class DaysFilter(admin.ListFilter):
+    """The rows of some days, the first and the last included."""
 
-    title = _("created")
-    template = "admin/helix_sessions/session/created_filter.html"
-    parameters = ("created_from", "created_to")
+    template = "admin/helix_sessions/includes/days_filter.html"
+    column: str
+    parameters: tuple[str, str]
 
     def __init__(
         self, request: HttpRequest, params: dict[str, Any], model: type[Any], model_admin: Any
@@ -131,34 +131,45 @@ class CreatedFilter(admin.ListFilter):
             if start is None:
                 address = changelist.get_query_string(remove=list(self.parameters))
             else:
-                address = changelist.get_query_string({"created_from": start}, ["created_to"])
+                first_name, last_name = self.parameters
+                address = changelist.get_query_string({first_name: start}, [last_name])
             yield {"selected": chosen == (start, None), "query_string": address, "display": label}
 
     @property
     def first(self) -> str:
         """The first day, as the form shows it."""
-        return str(self.used_parameters.get("created_from", ""))
+        return str(self.used_parameters.get(self.parameters[0], ""))
 
     @property
     def last(self) -> str:
         """The last day, as the form shows it."""
-        return str(self.used_parameters.get("created_to", ""))
+        return str(self.used_parameters.get(self.parameters[1], ""))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The sessions created in the range."""
+        """The rows in the range."""
         first, last = (_day(self.used_parameters.get(name)) for name in self.parameters)
         if first is not None:
-            queryset = queryset.filter(created_at__gte=day_begins(first))
+            queryset = queryset.filter(**{f"{self.column}__gte": day_begins(first)})
         if last is not None:
-            queryset = queryset.filter(created_at__lt=day_begins(last + timedelta(days=1)))
+            queryset = queryset.filter(**{f"{self.column}__lt": day_begins(last + timedelta(days=1))})
         return queryset
 
 
+class CreatedFilter(DaysFilter):
+    """`?created_from=2026-01-01&created_to=2026-01-31`"""
+
+    title = _("created")
+    column = "created_at"
+    parameters = ("created_from", "created_to")
+
+
 def _day(value: Any) -> date | None:
+    """A day, but none of the first and last year there are: some of these have no neighbour."""
     try:
-        return parse_date(str(value)) if value else None
+        found = parse_date(str(value)) if value else None
     except ValueError:
         return None
+    return found if found is not None and date.min.year < found.year < date.max.year else None
 
 
 def day_begins(day: date) -> datetime:

@@ -16,14 +16,14 @@ from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import sealed, sight
+from helix_sessions.admin import audits, sealed, sight
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.documents import masked, shown
 from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
 from helix_sessions.exceptions import HelixSessionsError, NotFound
-from helix_sessions.models import Session, SubSessionRef
+from helix_sessions.models import AuditEntry, Session, SubSessionRef
 
 PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
@@ -210,7 +210,17 @@ class PageViews(ModelAdmin):
         entries = LogEntry.objects.filter(
             content_type=get_content_type_for_model(Session), object_id=session.session_id
         ).select_related("user")
-        return self._render(request, session, "log", {"log": entries.order_by("-action_time")[:100]})
+        context = {
+            "log": entries.order_by("-action_time")[:100],
+            "requests_url": self._requests_url(request, session),
+        }
+        return self._render(request, session, "log", context)
+
+    def _requests_url(self, request: HttpRequest, session: Session) -> str:
+        """Where the audit trail tells of this session, for those who may see it."""
+        is_there = self.admin_site.is_registered(AuditEntry)
+        may_see = is_there and request.user.has_perm("helix_sessions.view_auditentry")
+        return audits.entries_of(session.session_id) if may_see else ""
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None

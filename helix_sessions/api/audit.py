@@ -14,6 +14,7 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework.permissions import SAFE_METHODS
 
+from helix_sessions.api.exceptions import handle
 from helix_sessions.conf import conf
 from helix_sessions.store.audits import Deed, keep
 from helix_sessions.store.database import transaction_on
@@ -31,9 +32,20 @@ def watched(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpRespons
     began = perf_counter()
     changes = request.method not in SAFE_METHODS
     kept = changes and conf.AUDIT_TRAIL
-    response = _kept(view, request, dispatch) if kept else dispatch()
+    response = _answered(view, request, dispatch) if kept else dispatch()
     _tell(view, request, response, changes, perf_counter() - began)
     return response
+
+
+def _answered(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
+    """Around the view, where nobody else answers for a database that is away."""
+    try:
+        return _kept(view, request, dispatch)
+    except Exception as error:
+        response = handle(error, {"view": view, "request": request})
+        if response is None:
+            raise
+        return response
 
 
 def _kept(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:

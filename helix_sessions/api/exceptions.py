@@ -6,11 +6,14 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connections
 from django.http import Http404, HttpResponse
 from rest_framework import exceptions as drf
+from rest_framework.permissions import SAFE_METHODS
 
 from helix_sessions import exceptions
+from helix_sessions.conf import conf
+from helix_sessions.store.database import let_go_if_broken
 
 PROBLEM = "application/problem+json"
 RETRY_AFTER = 1
@@ -42,6 +45,9 @@ _RETRIED = (
     exceptions.IdempotencyInProgress,
     exceptions.ContextUnavailable,
 )
+
+_ASK_AGAIN = "Ask again in a moment."
+_REPEAT_WITH_KEY = "A write may have taken place or not; repeat it with its Idempotency-Key."
 
 logger = logging.getLogger("helix_sessions.api")
 
@@ -109,7 +115,7 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     if isinstance(error, exceptions.HelixSessionsError):
         return problem_of(error)
     if isinstance(error, OperationalError | InterfaceError):
-        return _database_lost(error)
+        return _database_lost(error, context)
     if isinstance(error, Http404):
         error = drf.NotFound()
     elif isinstance(error, PermissionDenied):
@@ -128,13 +134,16 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     return problem(error.status_code, str(error.get_codes()), str(error.detail), headers=headers)
 
 
-def _database_lost(error: Exception) -> HttpResponse:
-    """The connection went in the middle of it, so nobody knows whether it took place."""
+def _database_lost(error: Exception, context: dict[str, Any]) -> HttpResponse:
+    """The connection went in the middle of it, so nobody knows whether a write took place."""
     logger.error("The database was lost in the middle of a request (%s).", type(error).__name__)
     logger.debug("It said:", exc_info=error)
+    let_go_if_broken(connections[conf.API_DATABASE])
+    request = context.get("request")
+    reads = request is not None and request.method in SAFE_METHODS
     return problem(
         503,
         "database_lost",
-        "The database went away. A write may have taken place or not; repeat it with its Idempotency-Key.",
+        f"The database went away. {_ASK_AGAIN if reads else _REPEAT_WITH_KEY}",
         headers={"Retry-After": str(RETRY_AFTER)},
     )

@@ -13,7 +13,7 @@ from django.http import HttpResponse
 
 from helix_sessions.api.responses import JSON_TYPE
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.exceptions import SessionNotFound, StoreUnavailable
 from helix_sessions.store.events import event_text
 from helix_sessions.store.subscriptions import SessionLog
 from helix_sessions.stream import sse
@@ -138,7 +138,7 @@ class EventStream:
                 yield frames
         except SessionNotFound:
             yield sse.closed("session_deleted")
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, StoreUnavailable) as error:
             # The reader comes back by itself, with its place.
             logger.warning("A stream was ended because the database was away (%s).", type(error).__name__)
         finally:

@@ -1,9 +1,24 @@
 """Who did what through the HTTP API."""
 
+from datetime import datetime
+from typing import Self
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.models.fields import IdField
+
+
+class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    """Entries in the words of those who look for them."""
+
+    def newest_first(self) -> Self:
+        """In an order that has no ties."""
+        return self.order_by("-at", "-entry_id")
+
+    def before(self, moment: datetime) -> Self:
+        """Of what happened earlier than that."""
+        return self.filter(at__lt=moment)
 
 
 class AuditEntry(models.Model):
@@ -20,6 +35,8 @@ class AuditEntry(models.Model):
     address = IdField(max_length=64, null=True)
     request_id = IdField(max_length=128, null=True)
 
+    objects = AuditQuerySet.as_manager()
+
     class Meta:
         verbose_name = _("audit entry")
         verbose_name_plural = _("audit entries")
@@ -27,6 +44,7 @@ class AuditEntry(models.Model):
             models.Index(fields=["-at"], name="helix_audit_at_idx"),
             models.Index(fields=["actor", "-at"], name="helix_audit_actor_idx"),
             models.Index(fields=["session_id", "-at"], name="helix_audit_session_idx"),
+            models.Index(fields=["action", "-at"], name="helix_audit_action_idx"),
         ]
 
     def __str__(self) -> str:

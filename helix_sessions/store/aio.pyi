@@ -15,6 +15,7 @@ from helix_sessions.types import (
     AppendResult,
     ArchiveSummary,
     AskedCall,
+    AuditSummary,
     CasMismatch,
     CasOk,
     Checkpoint,
@@ -456,6 +457,16 @@ class AsyncSessionStore:
     async def archive_events(
         self, session_id: str, *, keep: int = ..., dry_run: bool = ...
     ) -> ArchiveSummary: ...
+    async def prune_audit_trail(
+        self,
+        older_than: timedelta,
+        *,
+        page_size: int = ...,
+        limit: int | None = ...,
+        dry_run: bool = ...,
+        on_progress: Callable[[AuditSummary], None] | None = ...,
+        should_stop: Callable[[], bool] | None = ...,
+    ) -> AuditSummary: ...
     async def export_sessions(
         self,
         file: Writable,

@@ -1,12 +1,18 @@
 """The audit trail of the HTTP API, kept in the transaction of what it tells of."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 from django.utils import timezone
 
 from helix_sessions.models import AuditEntry
+from helix_sessions.store import inputs
+from helix_sessions.store.base import StoreBase
+from helix_sessions.store.database import transaction_on
 from helix_sessions.store.sessions import new_id
+from helix_sessions.types import AuditSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +42,39 @@ def keep(using: str, deed: Deed) -> None:
         address=deed.address,
         request_id=deed.request_id,
     )
+
+
+class Audits(StoreBase):
+    """The audit trail."""
+
+    def prune_audit_trail(
+        self,
+        older_than: timedelta,
+        *,
+        page_size: int = 1_000,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[AuditSummary], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> AuditSummary:
+        """Delete the entries of what happened longer ago, the oldest first, `page_size` in a transaction.
+        Without this call they are kept for ever. `limit` counts deletions."""
+        size = inputs.integer(page_size, "page_size", minimum=1)
+        most = inputs.optional_integer(limit, "limit")
+        before = timezone.now() - inputs.period(older_than, "older_than")
+        rows = AuditEntry.objects.using(self.using).before(before).order_by("at")
+        if dry_run:
+            return AuditSummary(entries=rows[:most].count())
+        entries = 0
+        while most is None or entries < most:
+            if should_stop is not None and should_stop():
+                break
+            page = rows[: size if most is None else min(size, most - entries)]
+            with transaction_on(self.using):
+                gone, _ = AuditEntry.objects.using(self.using).filter(pk__in=page.values("pk")).delete()
+            if not gone:
+                break
+            entries += gone
+            if on_progress is not None:
+                on_progress(AuditSummary(entries=entries))
+        return AuditSummary(entries=entries)

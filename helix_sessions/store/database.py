@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import SessionBusy, StoreUnavailable
+from helix_sessions.exceptions import HelixSessionsError, SessionBusy, StoreUnavailable
 
 _BUSY_STATES = {
     "55P03",  # lock_not_available
@@ -28,6 +28,14 @@ _EXHAUSTED_STATES = (
 )
 _EXHAUSTED_WORDS = ("disk is full", "readonly database")
 """What SQLite says of the same."""
+
+_AWAY_STATES = (
+    "08",  # connection_exception
+    "53",  # insufficient_resources, said instead of a connection
+    "57P",  # admin_shutdown, crash_shutdown, cannot_connect_now …
+)
+_AWAY_WORDS = ("unable to open database file",)
+_MAY_BE_WRITTEN = "_helix_sessions_may_be_written"
 
 _ROWS_TO_HOLD = 200
 """A kept cursor holds its last result; one with more rows is let go."""
@@ -152,7 +160,12 @@ def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
     connection = connections[using]
     _connect(connection)
     with errors_translated(), transaction.atomic(using=using):
-        yield connection
+        try:
+            yield connection
+        except DatabaseError as error:
+            if is_away(error):  # before the commit
+                raise StoreUnavailable from error
+            raise
 
 
 @contextmanager
@@ -162,11 +175,35 @@ def errors_translated() -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        if is_busy(error):
-            raise SessionBusy from error
-        if is_exhausted(error):
-            raise StoreUnavailable from error
-        raise
+        known = _in_our_words(error)
+        if known is None:
+            vars(error)[_MAY_BE_WRITTEN] = True
+            raise
+        raise known from error
+
+
+def outage(error: DatabaseError) -> HelixSessionsError | None:
+    """What an error that ended a call means, where it is known that nothing was written: it was not of a
+    write, or was an answer to one."""
+    known = _in_our_words(error)
+    if known is None and is_away(error) and _MAY_BE_WRITTEN not in vars(error):
+        return StoreUnavailable()
+    return known
+
+
+def _in_our_words(error: DatabaseError) -> HelixSessionsError | None:
+    if is_busy(error):
+        return SessionBusy()
+    return StoreUnavailable() if is_exhausted(error) else None
+
+
+def is_away(error: DatabaseError) -> bool:
+    """Whether there was no database to answer: no connection, or one that was lost."""
+    cause = error.__cause__
+    if isinstance(cause, psycopg.Error):
+        state = cause.sqlstate
+        return isinstance(cause, psycopg.OperationalError) and (state or "08").startswith(_AWAY_STATES)
+    return any(words in str(error) for words in _AWAY_WORDS)
 
 
 def is_exhausted(error: DatabaseError) -> bool:

@@ -13,6 +13,7 @@ from helix_sessions.models import Session
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store import archives, failures, inputs
 from helix_sessions.store.cleanup import delete_snapshots_of
+from helix_sessions.store.database import transaction_on
 from helix_sessions.store.exports import tree_of
 from helix_sessions.store.sessions import Sessions
 from helix_sessions.types import ErasureSummary
@@ -135,5 +136,6 @@ def _answers(using: str, owner: Any, dry_run: bool) -> int:
         for field in model._meta.local_concrete_fields:
             if model is not Session and field.related_model is get_user_model():
                 rows = model._default_manager.using(using).filter(**{field.attname: owner})
-                count += rows.count() if dry_run else rows.delete()[0]
+                with transaction_on(using):
+                    count += rows.count() if dry_run else rows.delete()[0]
     return count

@@ -46,7 +46,9 @@ class Idempotency(StoreBase):
 
     def prune_idempotency_keys(self) -> int:
         """Remove the answers whose time is over; how many."""
-        return IdempotentAnswer.objects.using(self.using).filter(expires_at__lte=timezone.now()).delete()[0]
+        over = IdempotentAnswer.objects.using(self.using).filter(expires_at__lte=timezone.now())
+        with transaction_on(self.using):
+            return over.delete()[0]
 
 
 def _claim(connection: BaseDatabaseWrapper, user_id: Any, key: str, digest: str) -> bool:

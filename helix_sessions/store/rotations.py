@@ -148,7 +148,8 @@ class Rotations(StoreBase):
             same = IdempotentAnswer.objects.using(self.using).filter(
                 user_id=row.user_id, key=row.key, body=row.body
             )
-            same.update(body=body, digest=digest)
+            with transaction_on(self.using):
+                same.update(body=body, digest=digest)
 
 
 def _update(connection: BaseDatabaseWrapper, rows: Table, fresh: Sequence[list[Any]]) -> None:

@@ -1,4 +1,5 @@
-from helix_sessions.store import tracing
+from helix_sessions.store import outages, tracing
+from helix_sessions.store.audits import Audits
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
 from helix_sessions.store.cleanup import Cleanup
@@ -29,6 +30,7 @@ from helix_sessions.store.turns import Turns
 
 
 @tracing.follow
+@outages.told
 class SessionStore(
     Ensured,
     Subscriptions,
@@ -53,6 +55,7 @@ class SessionStore(
     Rewinds,
     Instructions,
     Retention,
+    Audits,
     Exports,
     Imports,
     Erasure,

@@ -39,6 +39,7 @@ CALL_ACTIONS = {
     "answer_call": "answer_call_session",
 }
 WAITING = f"{LIST}waiting/"
+AUDIT = f"{APP}auditentry/"
 
 
 def page_of(session_id: str, page: str = "change", query: str = "") -> str:

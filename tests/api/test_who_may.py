@@ -319,6 +319,7 @@ NOT_ABOUT_ONE_SESSION = {
     "export_sessions",
     "find_notes",
     "import_sessions",
+    "prune_audit_trail",
     "prune_sessions",
     "rotate_encryption",
     "settle_expired_calls",

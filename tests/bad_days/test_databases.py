@@ -1,12 +1,13 @@
 """The database cannot: full, too slow, out of connections. A clear error, nothing lost, and on it goes."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 from rest_framework.test import APIClient
 
 from helix_sessions.exceptions import SessionBusy, StoreUnavailable
@@ -15,6 +16,7 @@ from tests.concurrency.calls import each_call, prepare
 from tests.concurrency.locks import row_held
 from tests.invariants import assert_healthy, assert_invariants, dump
 from tests.parallel import run_threads
+from tests.torture.proxy import distant
 
 SOME = (
     "save_state_and_promote_staging",
@@ -178,60 +180,223 @@ def pool_held() -> Iterator[None]:
         thread.join()
 
 
+SAID = {"messages": [{"role": "user", "content": 1}]}
+READS: dict[str, Callable[[SessionStore], Any]] = {
+    "load_state": lambda store: store.load_state("s"),
+    "session_exists": lambda store: store.session_exists("s"),
+    "get_messages": lambda store: store.get_messages("s"),
+    "get_events": lambda store: store.get_events("s"),
+    "list_runs": lambda store: store.list_runs("s"),
+    "list_inputs": lambda store: store.list_inputs("s"),
+    "list_sessions": lambda store: store.list_sessions(),
+    "list_unattended": lambda store: store.list_unattended(),
+    "list_checkpoints": lambda store: store.list_checkpoints("s"),
+    "get_instructions": lambda store: store.get_instructions("agent"),
+}
+WRITES: dict[str, Callable[[SessionStore], Any]] = {
+    "increment_step_count": lambda store: store.increment_step_count("s"),
+    "append_messages": lambda store: store.append_messages("s", [{"role": "user", "content": "m"}]),
+    "update_run_status": lambda store: store.update_run_status("s", "r", "completed"),
+    "create_session": lambda store: store.create_session("new", agent_type="agent"),
+    "delete_session": lambda store: store.delete_session("s"),
+    "set_instructions": lambda store: store.set_instructions("agent", "Be brief."),
+    "prune_idempotency_keys": lambda store: store.prune_idempotency_keys(),
+}
+
+
+def lose_the_connection() -> None:
+    """The server process of this connection is ended, as by a restart."""
+    backend = _backend()
+    _elsewhere(lambda: _end_backend(backend))
+
+
 class TestLostConnections:
-    @pytest.mark.parametrize(
-        "call",
-        [
-            lambda store: store.increment_step_count("s"),
-            lambda store: store.append_messages("s", [{"role": "user", "content": "m"}]),
-            lambda store: store.update_run_status("s", "r", "completed"),
-            lambda store: store.create_session("new", agent_type="agent"),
-            lambda store: store.load_state("s"),
-            lambda store: store.get_messages("s"),
-            lambda store: store.get_events("s"),
-            lambda store: store.list_runs("s"),
-            lambda store: store.list_sessions(),
-            lambda store: store.delete_session("s"),
-        ],
-    )
-    def test_a_worker_just_tries_again(
-        self, store: SessionStore, engine: str, call: Callable[[SessionStore], Any]
-    ):
-        """A process that is no request, where nobody closes connections for it."""
+    """In a process that is no request, where nobody closes connections for it."""
+
+    @pytest.fixture(autouse=True)
+    def only_there(self, engine: str) -> None:
         if engine != "postgresql":
             pytest.skip("about PostgreSQL")
+
+    @pytest.mark.parametrize("name", READS)
+    def test_a_read_says_so_and_is_just_tried_again(self, store: SessionStore, name: str):
+        prepare(store)
+        lose_the_connection()
+
+        with pytest.raises(StoreUnavailable):
+            READS[name](store)
+        READS[name](store)
+
+    @pytest.mark.parametrize("name", WRITES)
+    def test_a_write_is_just_tried_again(self, store: SessionStore, name: str):
         prepare(store)
         store.discard_staging("s")
         store.set_interrupt_flag("s")
-        backend = _backend()
-        _elsewhere(lambda: _end_backend(backend))
+        lose_the_connection()
 
         with pytest.raises((OperationalError, StoreUnavailable)):
-            call(store)
-        call(store)
+            WRITES[name](store)
+        WRITES[name](store)
 
         if store.session_exists("s"):
             assert_invariants("s")
 
-    def test_over_http(self, store: SessionStore, engine: str, django_user_model: Any):
-        """The server process of this connection is ended; the next request has another."""
+    def test_before_the_commit_it_is_known_that_nothing_was_written(self, store: SessionStore):
+        prepare(store)
+        lose_the_connection()
+
+        with pytest.raises(StoreUnavailable):
+            store.delete_session("s")
+
+        assert store.session_exists("s")
+
+    def test_in_the_middle_of_a_transaction_of_the_caller(self, store: SessionStore):
+        prepare(store)
+
+        def work() -> None:
+            with transaction.atomic():
+                store.increment_step_count("s")
+                lose_the_connection()
+                store.load_state("s")
+
+        with pytest.raises(StoreUnavailable):
+            work()
+        assert store.load_state("s").step_count == 0
+        assert_invariants("s")
+
+    @pytest.mark.parametrize("name", READS)
+    def test_a_line_that_is_cut(self, store: SessionStore, name: str):
+        """No word from the server, as when a machine or a network dies."""
+        prepare(store)
+        with distant(int(connection.settings_dict["PORT"]), 0.0) as (port, cut_off):
+            with at_port(port):
+                READS[name](store)
+                cut_off()
+                with pytest.raises(StoreUnavailable):
+                    READS[name](store)
+            READS[name](store)
+
+    def test_a_server_that_is_not_there(self, store: SessionStore):
+        prepare(store)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        connection.close()
+        with at_port(port):
+            for call in (*READS.values(), *WRITES.values()):
+                with pytest.raises(StoreUnavailable):
+                    call(store)
+        for call in READS.values():
+            call(store)
+        assert_healthy("s")
+
+    def test_what_is_no_outage_stays_what_it_is(self, store: SessionStore):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE helix_sessions_session RENAME TO elsewhere")
+            with pytest.raises(ProgrammingError), transaction.atomic():
+                store.load_state("s")
+            transaction.set_rollback(True)
+
+
+def test_a_read_that_takes_too_long(store: SessionStore, engine: str):
+    if engine != "postgresql":
+        pytest.skip("SQLite has no statement timeout")
+    prepare(store)
+    with option(options="-c statement_timeout=700"), table_held(), pytest.raises(StoreUnavailable):
+        store.load_state("s")
+    assert store.load_state("s").version
+
+
+@contextmanager
+def table_held() -> Iterator[None]:
+    """Nobody reads the sessions while this lasts."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("LOCK TABLE helix_sessions_session IN ACCESS EXCLUSIVE MODE")
+                held.set()
+                release.wait(60)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(30)
+    try:
+        yield
+    finally:
+        release.set()
+        thread.join()
+
+
+@contextmanager
+def at_port(port: int) -> Iterator[None]:
+    """The database is looked for there; a connection that is lost is not kept beyond."""
+    settings = connection.settings_dict
+    before = {name: settings[name] for name in ("HOST", "PORT")}
+    connection.close()
+    settings |= {"HOST": "127.0.0.1", "PORT": port}
+    try:
+        yield
+    finally:
+        settings |= before
+
+
+class TestLostOverHttp:
+    @pytest.fixture(autouse=True)
+    def only_there(self, engine: str) -> None:
         if engine != "postgresql":
             pytest.skip("about PostgreSQL")
+
+    @pytest.fixture
+    def api(self, store: SessionStore, django_user_model: Any) -> APIClient:
         user = django_user_model.objects.create_user("ada")
         store.create_session("s", agent_type="agent", owner=user)
         api = APIClient()
         api.force_authenticate(user)
-        backend = _backend()
-        _elsewhere(lambda: _end_backend(backend))
+        return api
 
-        lost = api.post("/api/sessions/s/messages/", {"messages": [{"role": "user", "content": 1}]}, "json")
-        assert (lost.status_code, lost.json()["code"]) == (503, "database_lost")
+    @pytest.mark.parametrize("audited", [False, True])
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            lambda api: api.get("/api/sessions/s/"),
+            lambda api: api.get("/api/sessions/"),
+            lambda api: api.get("/api/sessions/s/messages/"),
+            lambda api: api.post("/api/sessions/s/messages/", SAID, "json"),
+            lambda api: api.post("/api/sessions/s/messages/", SAID, "json", headers={"Idempotency-Key": "k"}),
+            lambda api: api.delete("/api/sessions/s/"),
+        ],
+    )
+    def test_is_told_as_a_problem_and_just_asked_again(
+        self, api: APIClient, settings: Any, audited: bool, ask: Callable[[APIClient], Any]
+    ):
+        settings.HELIX_SESSIONS = {**getattr(settings, "HELIX_SESSIONS", {}), "AUDIT_TRAIL": audited}
+        lose_the_connection()
+
+        lost = ask(api)
+        assert lost.status_code == 503
+        assert lost["Content-Type"] == "application/problem+json"
+        assert lost.json()["code"] in ("database_lost", "store_unavailable")
         assert lost["Retry-After"]
 
-        connection.close()  # as Django does at the end of a request that failed
-        again = api.post("/api/sessions/s/messages/", {"messages": [{"role": "user", "content": 1}]}, "json")
-        assert again.status_code == 201
-        assert store.get_message_count("s") == 1
+        assert ask(api).status_code < 300
+
+    @pytest.mark.parametrize("audited", [False, True])
+    def test_while_there_is_no_server(self, api: APIClient, settings: Any, audited: bool):
+        settings.HELIX_SESSIONS = {**getattr(settings, "HELIX_SESSIONS", {}), "AUDIT_TRAIL": audited}
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        with at_port(port):
+            for answer in (api.get("/api/sessions/s/"), api.post("/api/sessions/s/messages/", SAID, "json")):
+                assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+                assert answer["Retry-After"]
+        assert api.get("/api/sessions/s/").status_code == 200
+
+    def test_a_read_does_not_speak_of_writes(self, api: APIClient):
+        lose_the_connection()
+        assert "A write may" not in api.get("/api/sessions/s/").json()["detail"]
 
 
 def _backend() -> int:

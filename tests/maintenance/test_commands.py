@@ -19,13 +19,13 @@ from django.db import connection
 from django.utils import timezone
 
 from helix_sessions.management import jobs
-from helix_sessions.models import Session
+from helix_sessions.models import AuditEntry, Session
 from helix_sessions.store import SessionStore
 from tests.invariants import dump
 from tests.maintenance.test_archives import talk
 from tests.maintenance.test_cleanup import REF, make
 from tests.maintenance.test_doctor import break_rows
-from tests.maintenance.test_retention import age, old
+from tests.maintenance.test_retention import age, old, told
 from tests.parallel import ROOT, _test_database_environment
 
 COMMANDS = (
@@ -192,6 +192,15 @@ class TestOthers:
         done = json.loads(text)
         assert done["pruned"]["sessions"] == done["archived"]["sessions"] == 1
         assert len(store.get_events("long")) == 3
+
+    def test_prune_the_audit_trail(self, store: SessionStore) -> None:
+        told(3, days=50)
+        told(1, days=1)
+        assert "entries: 3" in run("prune_sessions", "--audit-older-than", "30", "--dry-run")
+        assert AuditEntry.objects.count() == 4
+        done = json.loads(run("prune_sessions", "--audit-older-than", "30", "--no-input", "--json"))
+        assert done["audit"] == {"entries": 3}
+        assert AuditEntry.objects.count() == 1
 
     def test_archiving_without_a_storage_is_one_line(self, store: SessionStore, settings: Any) -> None:
         settings.HELIX_SESSIONS = {}

@@ -3,12 +3,13 @@
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.models import Session
+from helix_sessions.models import AuditEntry, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.types import PruneSummary, RetentionPolicy
 from tests.invariants import assert_no_orphans
@@ -166,3 +167,57 @@ def test_a_branch_never_loses_its_source_to_pruning(store: SessionStore) -> None
         assert branch.forked_from is not None
         assert store.session_exists(branch.forked_from[0])
     assert pruned.sessions + len(made) == 20
+
+
+def told(count: int, *, days: float) -> None:
+    """So many entries of the audit trail, so old."""
+    at = timezone.now() - timedelta(days=days)
+    AuditEntry.objects.bulk_create(
+        AuditEntry(entry_id=uuid4(), at=at, action="POST x", status=201) for _ in range(count)
+    )
+
+
+@pytest.mark.django_db
+class TestAuditTrail:
+    def test_by_age(self, store: SessionStore) -> None:
+        told(3, days=31)
+        told(2, days=29)
+        assert store.prune_audit_trail(timedelta(days=30), dry_run=True).entries == 3
+        assert AuditEntry.objects.count() == 5
+        assert store.prune_audit_trail(timedelta(days=30)).entries == 3
+        assert AuditEntry.objects.count() == 2
+        assert store.prune_audit_trail(timedelta(days=30)).entries == 0
+
+    def test_in_batches_that_can_be_stopped(self, store: SessionStore) -> None:
+        told(7, days=31)
+        seen: list[int] = []
+        summary = store.prune_audit_trail(
+            timedelta(days=30),
+            page_size=2,
+            on_progress=lambda so_far: seen.append(so_far.entries),
+            should_stop=lambda: len(seen) == 2,
+        )
+        assert (summary.entries, seen) == (4, [2, 4])
+        assert store.prune_audit_trail(timedelta(days=30), page_size=2).entries == 3
+
+    def test_the_oldest_first_up_to_a_limit(self, store: SessionStore) -> None:
+        told(2, days=40)
+        told(2, days=50)
+        assert store.prune_audit_trail(timedelta(days=30), limit=3, dry_run=True).entries == 3
+        assert store.prune_audit_trail(timedelta(days=30), limit=3, page_size=2).entries == 3
+        [left_over] = AuditEntry.objects.all()
+        assert left_over.at > timezone.now() - timedelta(days=41)
+
+    def test_nothing_else_removes_them(self, store: SessionStore) -> None:
+        told(1, days=5000)
+        old(store, "s")
+        store.prune_sessions(MONTH)
+        assert AuditEntry.objects.count() == 1
+
+    @pytest.mark.parametrize(
+        ("period", "options"),
+        [(30, {}), (timedelta(-1), {}), (timedelta(1), {"page_size": 0}), (timedelta(1), {"limit": -1})],
+    )
+    def test_bad_arguments(self, store: SessionStore, period: Any, options: Any) -> None:
+        with pytest.raises(InvalidInput):
+            store.prune_audit_trail(period, **options)

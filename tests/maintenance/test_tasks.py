@@ -30,6 +30,7 @@ def test_every_job(store: SessionStore, archive_storage: Path) -> None:
     assert done(tasks.cleanup_sessions)["marked"] == 1
     assert done(tasks.cleanup_debris)["stuck"] == []
     assert done(tasks.prune_sessions, older_than_days=30)["sessions"] == 1
+    assert done(tasks.prune_audit_trail, older_than_days=30) == {"entries": 0}
     assert done(tasks.archive_long_logs, longer_than=5, keep_events=2)["files"] == 1
     assert done(tasks.examine_sessions, deep=True) == {"errors_left": 0, "findings": []}
     rows = dump()

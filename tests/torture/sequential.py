@@ -1,112 +1,107 @@
 """A session as a sequential machine: what each call answers when nobody else is there."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from tests.torture.linearizability import Operation
+from tests.torture import sequential_inbox, sequential_leases
+from tests.torture.linearizability import Operation, longest_order
+from tests.torture.rows import Answer, Given, Row
 
 CALLS = ("t0", "t1", "t2", "t3")
 """The tool calls a suspended session waits for."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """As much of a session as the calls of a history read and write."""
+def explained(history: Iterable[Operation], initial: Row) -> tuple[list[Operation], list[Operation]]:
+    """The longest order found in which the calls could have happened, and the calls it leaves out."""
+    parts = [part for operation in history for part in sequential_inbox.parts(operation)]
+    order = longest_order(parts, initial, step)
+    taken = set(map(id, order))
+    return order, [part for part in parts if id(part) not in taken]
 
-    version: int
-    status: str = "active"
-    messages: int = 0
-    done: tuple[int, ...] = ()
-    flag: str | None = None
-    run: str | None = None
-    turns: int = 0
-    resumes: int = 0
-    answered: frozenset[str] = frozenset()
-    suspended: bool = False
-    commits: tuple[tuple[str, int, int], ...] = ()
+
+def is_possible(history: Iterable[Operation], initial: Row) -> bool:
+    """Whether all of it could have happened one call after the other."""
+    return not explained(history, initial)[1]
 
 
 def step(row: Row, operation: Operation) -> Row | None:
     """The row after a call, if the call answers so when the row is like this."""
-    after, result = _MEANINGS[operation.call](row, operation.arguments)
-    return after if result == operation.result else None
+    given = operation.arguments
+    if row.fences(given.get("lease")):
+        after, result = row, "Fenced"
+    else:
+        after, result = _MEANINGS[operation.call](row, given)
+    return sequential_inbox.looked_on(after) if result == operation.result else None
 
 
-Answer = tuple[Row, Any]
+def _load(row: Row, given: Given) -> Answer:
+    return row, (row.version, row.seq, row.status, row.messages, row.done, row.resumes)
 
 
-def _raised(row: Row, **changes: Any) -> Row:
-    return replace(row, version=row.version + 1, **changes)
-
-
-def _load(row: Row, given: dict[str, Any]) -> Answer:
-    return row, (row.version, row.status, row.messages, row.done, row.resumes)
-
-
-def _cas(row: Row, given: dict[str, Any]) -> Answer:
+def _cas(row: Row, given: Given) -> Answer:
     if row.status not in given["expected"] or given["version"] not in (None, row.version):
         return row, ("mismatch", row.status, row.version)
-    after = _raised(row, status=given["new"])
+    after = row.written(1, status=given["new"])
     return after, ("ok", after.version)
 
 
-def _commit(row: Row, given: dict[str, Any]) -> Answer:
+def _commit(row: Row, given: Given) -> Answer:
     for checkpoint_id, version, messages in row.commits:
         if checkpoint_id == given["checkpoint_id"]:
             return row, ("replayed", version, messages)
     if row.version != given["version"]:
         return row, ("StaleState", row.version, row.status)
-    after = _raised(row, messages=row.messages + 1, done=(*row.done, given["n"]))
-    made = (given["checkpoint_id"], after.version, after.messages)
-    return replace(after, commits=(*row.commits, made)), ("ok", *made[1:])
+    made = (given["checkpoint_id"], row.version + 1, row.messages + 1)
+    done = (*row.done, given["n"])
+    after = row.written(3, messages=row.messages + 1, done=done, commits=(*row.commits, made))
+    return after, ("ok", *made[1:])
 
 
-def _append(row: Row, given: dict[str, Any]) -> Answer:
-    after = _raised(row, messages=row.messages + given["count"])
+def _append(row: Row, given: Given) -> Answer:
+    after = row.written(given["count"], messages=row.messages + given["count"])
     return after, (row.messages, after.messages, after.version)
 
 
-def _merge(row: Row, given: dict[str, Any]) -> Answer:
-    after = _raised(row, done=(*row.done, given["n"]))
+def _merge(row: Row, given: Given) -> Answer:
+    after = row.written(1, done=(*row.done, given["n"]))
     return after, (after.version, after.done)
 
 
-def _set_flag(row: Row, given: dict[str, Any]) -> Answer:
-    after = _raised(row, flag=given["reason"])
+def _set_flag(row: Row, given: Given) -> Answer:
+    after = row.written(1, flag=given["reason"])
     return after, after.version
 
 
-def _check_flag(row: Row, given: dict[str, Any]) -> Answer:
-    return (row, None) if row.flag is None else (_raised(row, flag=None), row.flag)
+def _check_flag(row: Row, given: Given) -> Answer:
+    return (row, None) if row.flag is None else (row.written(1, flag=None), row.flag)
 
 
-def _create_run(row: Row, given: dict[str, Any]) -> Answer:
+def _create_run(row: Row, given: Given) -> Answer:
     if row.run is not None:
         return row, "RunInProgress"
-    after = _raised(row, run=given["run_id"], turns=row.turns + 1)
+    after = row.written(1, run=given["run_id"], turns=row.turns + 1)
     return after, ("ok", after.turns)
 
 
-def _end_run(row: Row, given: dict[str, Any]) -> Answer:
-    return _raised(row, run=None), "ok"
+def _end_run(row: Row, given: Given) -> Answer:
+    return row.written(1, run=None), "ok"
 
 
-def _submit(row: Row, given: dict[str, Any]) -> Answer:
+def _submit(row: Row, given: Given) -> Answer:
     if given["call"] in row.answered:
         return row, ("already_completed", len(CALLS) - len(row.answered))
-    after = _raised(row, answered=row.answered | {given["call"]})
+    after = row.written(1, answered=row.answered | {given["call"]})
     return after, ("accepted", len(CALLS) - len(after.answered))
 
 
-def _resume(row: Row, given: dict[str, Any]) -> Answer:
+def _resume(row: Row, given: Given) -> Answer:
     if given["version"] not in (None, row.version):
         return row, ("StaleState", row.version, row.status)
     if row.run is not None:
         return row, "RunInProgress"
     if len(row.answered) < len(CALLS):
         return row, ("StillWaiting", len(CALLS) - len(row.answered))
-    after = _raised(
-        row,
+    after = row.written(
+        3 + len(CALLS) + (row.flag is not None),  # resumed, calls completed, run started
         run=given["run_id"],
         turns=row.turns + 1,
         resumes=row.resumes + 1,
@@ -117,7 +112,7 @@ def _resume(row: Row, given: dict[str, Any]) -> Answer:
     return after, ("ok", after.version, after.turns)
 
 
-_MEANINGS = {
+_MEANINGS: dict[str, Callable[[Row, Given], Answer]] = {
     "load_state": _load,
     "compare_and_set_status": _cas,
     "save_state_and_promote_staging": _commit,
@@ -129,4 +124,6 @@ _MEANINGS = {
     "update_run_status": _end_run,
     "submit_tool_result": _submit,
     "resume": _resume,
+    **sequential_leases.MEANINGS,
+    **sequential_inbox.MEANINGS,
 }
