@@ -1,7 +1,8 @@
 """`python -m bench.adapters [--quick]`: each framework on our adapter and on its own PostgreSQL store.
 
 Both make the same calls of the framework, in turn, each on a database of its own of one durable server. The
-times are those of whole calls in one process; the ratio is taken round by round.
+times are those of whole calls in one process; the ratio is taken round by round. At the end a graph of
+LangGraph says what a thread costs to keep.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from bench.contestants.langgraph import LangGraph
 from bench.contestants.openai_agents import OpenAIAgents
 from bench.contestants.ours import Ours
 from bench.databases import Arena, arena
+from bench.langgraph_growth import AT_MOST, stored_per_text
 from bench.measure import Task, interleave, ratio
 from bench.operations import new_session
 from bench.place import Place, Route
@@ -146,6 +148,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is stopped
     with arena() as where:
         missed = [duel.what for duel in DUELS if not _measure(where, duel, 8 if arguments.quick else 25)]
+        if not _measure_growth(where.place, 100 if arguments.quick else 400):
+            missed.append("LangGraph thread, stored")
     sys.exit(f"Not reached: {', '.join(missed)}" if missed else 0)
 
 
@@ -177,6 +181,19 @@ def _measure(where: Arena, duel: Duel, rounds: int) -> bool:
         print(f"  share of its WAL: {share:.3f}, wanted {duel.share_of_wal:g}: ", end="")
         print(_verdict(share <= duel.share_of_wal))
     sys.stdout.flush()
+    return reached
+
+
+def _measure_growth(place: Place, turns: int) -> bool:
+    print(f"LangGraph thread of {turns} turns, bytes stored for each byte of its messages")
+    stored = {}
+    for kind in (LangGraph, LangGraphAdapter):
+        one = kind(place)
+        stored[kind] = stored_per_text(place, one, turns)
+        one.close()
+        print(f"  {one.name:<26}{stored[kind]:>9.2f}")
+    reached = stored[LangGraphAdapter] <= AT_MOST
+    print(f"  wanted {AT_MOST:g} or less: {_verdict(reached)}", flush=True)
     return reached
 
 

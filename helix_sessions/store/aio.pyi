@@ -220,6 +220,7 @@ class AsyncSessionStore:
         *,
         append_messages: Messages = ...,
         run_id: str | None = ...,
+        run_ids: Mapping[str, str | None] | None = ...,
         quietly: bool = ...,
         expected_version: int | None = ...,
     ) -> AppendResult: ...

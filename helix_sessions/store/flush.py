@@ -15,7 +15,7 @@ from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
 from helix_sessions.store import known_rows
 from helix_sessions.store.database import execute, execute_all, fetch, lock_timeout
-from helix_sessions.store.tables import insert_sql, table, update_sql
+from helix_sessions.store.tables import insert_sql, replace_sql, table, update_sql
 
 if TYPE_CHECKING:
     from helix_sessions.store.unit import Work
@@ -98,25 +98,29 @@ def _if_unchanged_on_postgresql(work: "Work", xmin: str) -> str | None:
         encode = table(model).encoder(vendor, table(model).columns)
         for row in rows:
             params += encode(row)
-    sql = _if_unchanged_sql(columns, tuple((model, len(rows)) for model, rows in work.inserts.items()))
+    inserts = tuple((model, len(rows), model in work.replacing) for model, rows in work.inserts.items())
+    sql = _if_unchanged_sql(columns, inserts)
     written = fetch(work.connection, sql, params)
     return written[0][0] if written else None
 
 
 @lru_cache(maxsize=256)
-def _if_unchanged_sql(columns: tuple[str, ...], inserts: tuple[tuple[type[models.Model], int], ...]) -> str:
+def _if_unchanged_sql(
+    columns: tuple[str, ...], inserts: tuple[tuple[type[models.Model], int, bool], ...]
+) -> str:
     changes = ", ".join(f'"{column}" = %s' for column in columns)
     steps = [
         f'taken AS (UPDATE {table(Session).name} SET {changes} WHERE "session_id" = %s AND xmin = %s::xid'  # noqa: S608
         " AND set_config('lock_timeout', %s, true) IS NOT NULL RETURNING xmin)"
     ]
-    for number, (model, rows) in enumerate(inserts):
+    for number, (model, rows, replacing) in enumerate(inserts):
         names = ", ".join(f'"{column}"' for column in table(model).columns)
         first = ", ".join(f"%s::{_type_of(field)}" for field in table(model).fields.values())
         others = f", ({', '.join(['%s'] * len(table(model).columns))})" * (rows - 1)
         steps.append(
             f"w{number} AS (INSERT INTO {table(model).name} ({names})"  # noqa: S608
-            f" SELECT new.* FROM taken, (VALUES ({first}){others}) AS new)"
+            f" SELECT new.* FROM taken, (VALUES ({first}){others}) AS new"
+            f"{' ' + replace_sql(model) if replacing else ''})"
         )
     return f"WITH {', '.join(steps)} SELECT xmin::text FROM taken"  # noqa: S608
 
@@ -151,7 +155,8 @@ def _insertions(work: "Work") -> Iterator[tuple[str, list[Any], int]]:
         for start in range(0, len(rows), _ROWS_PER_STATEMENT):
             some = rows[start : start + _ROWS_PER_STATEMENT]
             params = [value for row in some for value in encode(row)]
-            yield insert_sql(model, columns, len(some)), params, len(some)
+            sql = insert_sql(model, columns, len(some), replacing=model in work.replacing)
+            yield sql, params, len(some)
 
 
 def _session_update(work: "Work") -> list[tuple[str, list[Any]]]:

@@ -8,20 +8,17 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from django.db import IntegrityError
-
 from helix_sessions import documents, encryption, models
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
 from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.database import fetch
-from helix_sessions.store.tables import insert_sql, table
+from helix_sessions.store.tables import table
 from helix_sessions.store.unit import Work
 from helix_sessions.types import JSON, UNSET, AppendResult, Messages, Note
 
 _AFTER_EVERY_KEY = "\U0010ffff"
 _KEYS_AT_ONCE = 500
-_COLUMNS = ("session_id", "key", "run_id", "document")
 
 
 class Notes(StoreBase):
@@ -34,39 +31,35 @@ class Notes(StoreBase):
         *,
         append_messages: Messages = (),
         run_id: str | None = None,
+        run_ids: Mapping[str, str | None] | None = None,
         quietly: bool = False,
         expected_version: int | None = None,
     ) -> AppendResult:
         """Keep documents under their keys, in place of what is there, and append messages with them.
 
-        `quietly` neither raises the version nor is logged, as staging is; messages cannot be appended so.
+        `run_ids` are those of keys whose run is not `run_id`. `quietly` neither raises the version nor is
+        logged, as staging is; messages cannot be appended so.
         """
         texts = _checked(notes)
         said = inputs.messages(append_messages)
-        run = inputs.optional_identifier(run_id, "run_id")
+        runs = _runs(texts, run_id, {} if run_ids is None else run_ids)
         if inputs.flag(quietly, "quietly") and (said or expected_version is not None):
             raise InvalidInput("What is kept quietly has no messages and no version.")
 
         def put(work: Work) -> None:
-            _say(work, texts, said, quietly)
+            work.versioned = not quietly
+            for role, text in said:
+                work.message(role, text)
+            if texts and not said and not quietly:
+                work.event("notes_put", {"keys": list(texts)})
             for key, text in texts.items():
-                work.insert(models.Note, key=key, run_id=run, document=text)
+                work.put(models.Note, key=key, run_id=runs[key], document=text)
 
-        def replace(work: Work) -> None:
-            _say(work, texts, said, quietly)
-            for key, text in texts.items():
-                row = [work.session.session_id, key, run, text]
-                work.statement(_replace_sql(), _encoded(work, row))
-
-        try:
-            if quietly:
-                with self._write(session_id) as work:
-                    put(work)
-            else:
-                work, _ = self._decide(session_id, put, expected_version)
-        except IntegrityError:  # one of the keys is in use
-            with self._write(session_id, expected_version) as work:
-                replace(work)
+        if quietly:
+            with self._write(session_id) as work:
+                put(work)
+        else:
+            work, _ = self._decide(session_id, put, expected_version)
         session = work.session
         return AppendResult(
             first_position=session.message_count - len(said),
@@ -160,22 +153,18 @@ def _note(session_id: str, key: str, text: str, run_id: str | None) -> Note:
     return Note(session_id=session_id, key=key, document=documents.load(opened), run_id=run_id)
 
 
-def _encoded(work: Work, row: list[Any]) -> list[Any]:
-    return table(models.Note).encoder(work.connection.vendor, _COLUMNS)(row)
-
-
-def _say(work: Work, texts: dict[str, str], said: list[tuple[str, str]], quietly: bool) -> None:
-    work.versioned = not quietly
-    for role, text in said:
-        work.message(role, text)
-    if texts and not said and not quietly:
-        work.event("notes_put", {"keys": list(texts)})
-
-
 def _checked(notes: Any) -> dict[str, str]:
     if not isinstance(notes, Mapping):
         raise InvalidInput("Notes must be an object of documents by key.")
     return {_key(key): documents.dump(document) for key, document in notes.items()}
+
+
+def _runs(keys: Iterable[str], run_id: Any, run_ids: Any) -> dict[str, str | None]:
+    if not isinstance(run_ids, Mapping):
+        raise InvalidInput("run_ids must be an object of run ids by key.")
+    run = inputs.optional_identifier(run_id, "run_id")
+    others = {key: inputs.optional_identifier(value, "run_id") for key, value in run_ids.items()}
+    return {key: others.get(key, run) for key in keys}
 
 
 def _key(value: Any) -> str:
@@ -186,14 +175,6 @@ def _keys(values: Any) -> list[str]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInput("keys must be a list of strings.")
     return [_key(value) for value in values]
-
-
-@cache
-def _replace_sql() -> str:
-    return (
-        f'{insert_sql(models.Note, _COLUMNS, 1)} ON CONFLICT ("session_id", "key") DO UPDATE SET'
-        ' "run_id" = excluded."run_id", "document" = excluded."document"'
-    )
 
 
 @cache

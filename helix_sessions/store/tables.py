@@ -196,11 +196,22 @@ def table(model: type[models.Model]) -> Table:
 
 
 @lru_cache(maxsize=512)
-def insert_sql(model: type[models.Model], columns: tuple[str, ...], rows: int) -> str:
-    """An INSERT of so many rows."""
+def insert_sql(
+    model: type[models.Model], columns: tuple[str, ...], rows: int, *, replacing: bool = False
+) -> str:
+    """An INSERT of so many rows; `replacing`, in place of those that have their keys."""
     row = f"({', '.join(['%s'] * len(columns))})"
     names = ", ".join(f'"{column}"' for column in columns)
-    return f"INSERT INTO {table(model).name} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608
+    sql = f"INSERT INTO {table(model).name} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608
+    return f"{sql} {replace_sql(model)}" if replacing else sql
+
+
+def replace_sql(model: type[models.Model]) -> str:
+    """What an INSERT ends with that takes the place of rows that have its keys."""
+    rows = table(model)
+    keys = ", ".join(f'"{name}"' for name in rows.key)
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in rows.columns if name not in rows.key)
+    return f"ON CONFLICT ({keys}) DO UPDATE SET {changes}"
 
 
 @lru_cache(maxsize=512)

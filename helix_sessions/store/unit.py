@@ -211,6 +211,8 @@ class Work:
         self.new = new
         self.changes: dict[str, Any] = {}
         self.inserts: dict[type[models.Model], list[Row]] = {}
+        self.replacing: set[type[models.Model]] = set()
+        """The tables whose new rows take the place of others."""
         self.statements: list[tuple[str, list[Any]]] = []
         self.mark: str | None = None
         """What the row is known by as this write left it."""
@@ -225,6 +227,11 @@ class Work:
         values["session_id"] = self.session.session_id
         rows = self.inserts.setdefault(model, [])
         rows.append(tuple(map(values.get, table(model).columns)))
+
+    def put(self, model: type[models.Model], /, **values: Any) -> None:
+        """Add a row, in place of one with the same key."""
+        self.replacing.add(model)
+        self.insert(model, **values)
 
     def update(self, model: type[models.Model], key: dict[str, Any], /, **values: Any) -> None:
         """Change one row of the session in another table."""

@@ -46,6 +46,15 @@ def test_a_note_replaces_what_is_there(store: SessionStore, session: str) -> Non
     assert [note.key for note in store.find_notes(run_id="first")] == []
 
 
+def test_notes_of_several_runs_are_one_write(store: SessionStore, session: str) -> None:
+    store.put_notes(
+        session, {"a": 1, "b": 1, "c": 1}, run_id="new", run_ids={"a": "old", "b": None, "x": "y"}
+    )
+
+    found = {note.key: note.run_id for note in store.get_notes(session)}
+    assert found == {"a": "old", "b": None, "c": "new"}
+
+
 def test_messages_and_notes_are_one_write(store: SessionStore, session: str) -> None:
     put = store.put_notes(session, {"a": 1}, append_messages=[USER, ASSISTANT])
 
@@ -134,6 +143,9 @@ def test_other_bad_input(store: SessionStore, session: str) -> None:
     for options in loud:
         with pytest.raises(InvalidInput):
             store.put_notes(session, {"a": 1}, quietly=True, **options)
+    for run_ids in ("r", [("a", "r")], {"a": ""}, {"a": 1}):
+        with pytest.raises(InvalidInput):
+            store.put_notes(session, {"a": 1}, run_ids=run_ids)  # type: ignore[arg-type]
     bad: list[dict[str, Any]]
     bad = [
         {"keys": "abc"},

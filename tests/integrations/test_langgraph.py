@@ -2,6 +2,7 @@
 
 import operator
 import uuid
+from copy import deepcopy
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -304,6 +305,61 @@ def test_a_copy_is_a_thread_of_its_own(store: SessionStore) -> None:
     assert not store.session_exists("t")
 
 
+class Model:
+    """Answers with a kilobyte and an id, as models do; sometimes with a call as well."""
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    def __call__(self, state: Any) -> AIMessage:
+        self.said += 1
+        call = {"name": "look", "args": {"q": prose(self.said)}, "id": f"c{self.said}", "type": "tool_call"}
+        calls = [call] if self.said % 2 else []
+        return AIMessage(prose(10_000 + self.said), id=f"a{self.said}" * (self.said % 3), tool_calls=calls)
+
+
+def everything(saver: Any) -> list[Any]:
+    """What a saver tells of a thread, without what differs from run to run."""
+    told = []
+    for one in saver.list(config()):
+        checkpoint = {name: one.checkpoint[name] for name in ("channel_values", "updated_channels")}
+        writes = [(channel, value) for _, channel, value in one.pending_writes]
+        told.append((checkpoint, one.metadata, writes))
+    return told
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_the_whole_history_is_that_of_langgraphs_own_saver(durability: Any) -> None:
+    inputs: list[Any] = [
+        ("user", prose(1)),
+        {"role": "user", "content": prose(2)},
+        HumanMessage(prose(3), id="h3"),
+        HumanMessage([{"type": "text", "text": prose(4)}], id="h4"),
+        HumanMessage("short", id="h5", additional_kwargs={"!c": prose(5)}),
+        [HumanMessage(prose(6), id="h6"), ("user", prose(6))],
+    ]
+    told = []
+    for saver in (DjangoSaver(), InMemorySaver()):
+        graph = chat(saver, Model())
+        for number, given in enumerate(inputs):
+            with_ids(
+                graph, number, deepcopy(given) if isinstance(given, list) else [deepcopy(given)], durability
+            )
+        told.append(everything(saver))
+
+    ours, theirs = told
+    assert ours == everything(DjangoSaver()) == theirs
+    assert len(theirs) == 3 * len(inputs)
+
+
+def with_ids(graph: Any, number: int, given: list[Any], durability: Any) -> None:
+    """Invoke with ids that are the same each time."""
+    ids = iter(uuid.UUID(int=1000 * number + count) for count in range(100))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("langgraph.graph.message.uuid.uuid4", lambda: next(ids))
+        graph.invoke({"messages": given}, config(), durability=durability)
+
+
 def test_an_encrypting_serializer_leaves_nothing_readable(store: SessionStore) -> None:
     class Rot:
         def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
@@ -331,6 +387,122 @@ def test_a_truncated_transcript_is_an_error_and_not_another_history(store: Sessi
     store.append_messages("t", [{"role": "assistant", "content": "forged"}])
     with pytest.raises(CheckpointNotFound):
         chat(DjangoSaver()).get_state(config())
+
+
+def test_what_a_task_wrote_goes_with_the_messages_it_wrote(store: SessionStore) -> None:
+    graph = chat(DjangoSaver(), lambda state: AIMessage(prose(2)))
+    graph.invoke({"messages": [("user", prose(1))]}, config(), durability="sync")
+    _, asked, given = DjangoSaver().list(config())
+    store.truncate_messages("t", 1)
+
+    found = DjangoSaver().get_tuple(asked.config)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == asked.checkpoint["channel_values"]
+    assert (len(asked.pending_writes or []), found.pending_writes) == (1, [])
+    store.truncate_messages("t", 0)
+    with pytest.raises(CheckpointNotFound):
+        DjangoSaver().get_tuple(given.config)
+
+
+class TestPendingWrites:
+    """They may be put before their checkpoint, with it, or long after it, and by anybody."""
+
+    def begun(self) -> tuple[Any, Any]:
+        saver = DjangoSaver()
+        return saver, put(saver, config(checkpoint_ns=""), {"messages": [prose(0)]}, 1)
+
+    def writes_of(self, where: Any) -> list[Any]:
+        found = DjangoSaver().get_tuple(where)
+        assert found is not None
+        return list(found.pending_writes or [])
+
+    def test_of_a_checkpoint_that_is_put_after_them(self) -> None:
+        saver, here = self.begun()
+        later = str(uuid6(clock_seq=2))
+        other = str(uuid6(clock_seq=3))
+        for name in (later, other):
+            saver.put_writes(config(checkpoint_ns="", checkpoint_id=name), [("messages", [prose(1)])], "task")
+        checkpoint: Any = {**empty_checkpoint(), "id": later}
+        put_at = saver.put(here, checkpoint, {}, {})
+        assert self.writes_of(put_at) == [("task", "messages", [prose(1)])]
+        assert self.writes_of(here) == []
+        newest = put(saver, put_at, {"messages": [prose(0), prose(1)]}, 4)
+        assert self.writes_of(put_at) == [("task", "messages", [prose(1)])]
+        saver.put(newest, {**checkpoint, "id": other}, {}, {})
+        assert self.writes_of(config(checkpoint_ns="", checkpoint_id=other)) == [
+            ("task", "messages", [prose(1)])
+        ]
+
+    def test_of_one_that_has_been_followed_by_another(self) -> None:
+        saver, here = self.begun()
+        saver.put_writes(here, [("messages", [HumanMessage(prose(1), id="m")]), ("b", 1)], "first", "~a")
+        put(saver, here, {"messages": [prose(0), HumanMessage(prose(1), id="m")]}, 2)
+        late = [("messages", [HumanMessage(prose(1), id="m")]), ("__error__", "bad")]
+        saver.put_writes(here, late, "second", "~b")
+
+        assert self.writes_of(here) == [
+            ("first", "messages", [HumanMessage(prose(1), id="m")]),
+            ("first", "b", 1),
+            ("second", "__error__", "bad"),
+            ("second", "messages", [HumanMessage(prose(1), id="m")]),
+        ]
+
+    def test_of_many_tasks_and_of_large_ones(self) -> None:
+        saver, here = self.begun()
+        for number in range(12):
+            saver.put_writes(here, [("log", [prose(number)] * (1 + 20 * (number == 5)))], f"task-{number:02}")
+        put(saver, here, {"messages": [prose(0), prose(3)]}, 2)
+
+        assert self.writes_of(here) == [
+            (f"task-{number:02}", "log", [prose(number)] * (1 + 20 * (number == 5))) for number in range(12)
+        ]
+
+    def test_of_another_process_are_not_lost(self) -> None:
+        saver, here = self.begun()
+        saver.put_writes(here, [("a", 1)], "ours")
+        DjangoSaver().put_writes(here, [("a", 2)], "theirs")
+        saver.put_writes(here, [("a", 3)], "ours too")
+        DjangoSaver().put_writes(here, [("a", 4)], "theirs too")
+        put(saver, here, {"messages": [prose(0), prose(1)]}, 2)
+
+        assert sorted(value for _, _, value in self.writes_of(here)) == [1, 2, 3, 4]
+
+    def test_of_many_threads_are_not_lost(self, run_threads: Any) -> None:
+        saver, here = self.begun()
+        run_threads(
+            4,
+            lambda index: [
+                (saver if index % 2 else DjangoSaver()).put_writes(here, [("a", index)], f"{index}-{number}")
+                for number in range(5)
+            ],
+        )
+        put(saver, here, {"messages": [prose(0), prose(1)]}, 2)
+
+        assert len(self.writes_of(here)) == 20
+
+
+def test_checkpoints_as_they_were_stored_before_there_was_a_desk(store: SessionStore) -> None:
+    saver = DjangoSaver()
+    here = put(saver, config(checkpoint_ns=""), {"messages": ["a"], "b": 1}, 1)
+    saver.put_writes(here, [("b", 2)], "task")
+    [desk] = store.get_notes("t")
+    name = here["configurable"]["checkpoint_id"]
+    [wrote] = desk.document.pop("wrote")
+    store.put_notes("t", {f"c||{name}": desk.document, f"w||{name}|task|": wrote})
+    store.remove_notes("t", [desk.key])
+
+    fresh = DjangoSaver()
+    found = fresh.get_tuple(config())
+    assert found is not None
+    assert (found.checkpoint["channel_values"], found.pending_writes) == (
+        {"messages": ["a"], "b": 1},
+        [("task", "b", 2)],
+    )
+    fresh.put_writes(here, [("b", 3)], "other")
+    put(fresh, here, {"messages": ["a", "c"], "b": 1}, 2)
+    newest, oldest = DjangoSaver().list(config())
+    assert newest.checkpoint["channel_values"]["messages"] == ["a", "c"]
+    assert oldest.pending_writes == [("other", "b", 3), ("task", "b", 2)]
 
 
 def test_a_config_without_a_thread() -> None:
@@ -456,3 +628,20 @@ def test_400_turns_of_1_kb_store_at_most_three_times_their_text(kind: str) -> No
     assert found is not None
     assert found.checkpoint["channel_values"][channel] == items
     assert grown <= 3 * 400 * 1024, f"{grown / 400 / 1024:.2f} times its text"
+
+
+def test_100_turns_of_a_graph_store_at_most_three_times_their_text() -> None:
+    """The text is that of the messages: one of 1 KB and an answer of 1 KB each turn. A real graph puts three
+    checkpoints a turn, with the message in its input, in two pending writes and in the list."""
+    graph = chat(DjangoSaver(), lambda state: AIMessage(prose(10_000 + len(state["messages"]))))
+    for turn in range(20):  # so that the tables have their first pages
+        graph.invoke({"messages": [("user", prose(turn))]}, config("another"))
+    before = stored_bytes()
+    for turn in range(100):
+        graph.invoke({"messages": [("user", prose(turn))]}, config())
+    grown = stored_bytes() - before
+
+    text = sum(map(len, texts(chat(DjangoSaver()).get_state(config()).values)))
+    assert text == 100 * 2 * 1024
+    assert SessionStore().examine_sessions(deep=True) == []
+    assert grown <= 3 * text, f"{grown / text:.2f} times its text"

@@ -11,6 +11,7 @@ from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.integrations.langgraph import places
 from helix_sessions.integrations.langgraph.codec import Codec
+from helix_sessions.integrations.langgraph.trees import digest
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
 
@@ -38,10 +39,6 @@ def numbers_of(spans: Iterable[list[int]]) -> list[int]:
     return [number for first, end in spans for number in range(first, end)]
 
 
-def digest(text: str) -> str:
-    return documents.digest(text)[:12]
-
-
 class Reader:
     """Reads the lists of a thread's checkpoints; what several checkpoints share is read once."""
 
@@ -57,16 +54,32 @@ class Reader:
         numbers = numbers_of(stored["m"])
         missing = [number for number in numbers if number not in self._texts]
         for first, end in _few(spans_of(sorted(missing))):
-            page = self._store.get_message_texts(self._thread, offset=first, limit=end - first)
-            self._texts.update(enumerate(page.texts, first))
+            self._read(first, end)
         if any(number not in self._texts for number in numbers) or (
             numbers and digest(self._texts[numbers[-1]]) != stored["d"]
         ):
-            raise CheckpointNotFound(
-                f"The transcript of {self._thread!r} was truncated: this checkpoint's messages are gone."
-            )
+            raise self._gone()
         messages = documents.load_all([self._texts[number] for number in numbers])
         return [self._codec.decode_message(message) for message in messages], numbers
+
+    def message(self, number: int, known_by: str) -> dict[str, JSON]:
+        """One message that something else says the place and the digest of."""
+        if number not in self._texts:
+            self._read(number, number + 1)
+        text = self._texts.get(number)
+        if text is None or digest(text) != known_by:
+            raise self._gone()
+        message: dict[str, JSON] = documents.load(text)
+        return message
+
+    def _read(self, first: int, end: int) -> None:
+        page = self._store.get_message_texts(self._thread, offset=first, limit=end - first)
+        self._texts.update(enumerate(page.texts, first))
+
+    def _gone(self) -> CheckpointNotFound:
+        return CheckpointNotFound(
+            f"The transcript of {self._thread!r} was truncated: this checkpoint's messages are gone."
+        )
 
     def noted(self, namespace: str, channel: str, stored: dict[str, JSON]) -> tuple[list[Any], list[int]]:
         """The items of any other list, and their numbers."""

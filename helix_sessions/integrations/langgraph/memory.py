@@ -5,20 +5,24 @@ was read is refused if somebody else has put one meanwhile, and what was read wh
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage
 
-from helix_sessions.integrations.langgraph.codec import is_same, mark_of
+from helix_sessions.integrations.langgraph.messages import is_same, mark_of
+from helix_sessions.integrations.langgraph.trees import NOTHING_SAID, Said
 from helix_sessions.types import JSON
 
 T = TypeVar("T")
 
 THREADS = 4096
 CHECKPOINTS = 128
+DESKS = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +84,46 @@ class Known:
     lists: dict[str, Listed]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The newest checkpoint of a namespace as it is stored, and the thread's version then."""
+
+    version: int
+    document: dict[str, JSON]
+    said: Said = NOTHING_SAID
+    """The messages that are new with it."""
+
+
 class Memory:
     """Bounded, and shared by the threads of a process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+        self._desks: _Recent[dict[str, Desk]] = _Recent(DESKS)
         self._seen: _Recent[dict[tuple[str, str | None], Seen]] = _Recent(THREADS)
         self._known: _Recent[Known] = _Recent(CHECKPOINTS)
+
+    @contextmanager
+    def turn(self, thread: str) -> Iterator[None]:
+        """One at a time of those who write to a thread here: they need not find out in the database."""
+        with self._lock:
+            turn = self._turns.setdefault(thread, _Turn())
+        with turn.lock:
+            yield
+
+    def desk(self, thread: str, namespace: str) -> Desk | None:
+        with self._lock:
+            return (self._desks.get(thread) or {}).get(namespace)
+
+    def lay(self, thread: str, namespace: str, desk: Desk) -> None:
+        with self._lock:
+            desks = self._desks.get(thread) or {}
+            desks.pop(namespace, None)
+            desks[namespace] = desk
+            while len(desks) > CHECKPOINTS:
+                del desks[next(iter(desks))]
+            self._desks.put(thread, desks)
 
     def seen(self, thread: str, namespace: str, checkpoint: str | None) -> Seen | None:
         with self._lock:
@@ -101,13 +138,18 @@ class Memory:
                 del entries[next(iter(entries))]
             self._seen.put(thread, entries)
 
-    def moved(self, thread: str, namespace: str, before: int, now: Seen) -> None:
-        """A put in one namespace took the thread from one version to the next; it concerns no other one."""
+    def moved(self, thread: str, namespace: str | None, version: int, message_count: int) -> None:
+        """A put in one namespace, or one that changed no checkpoint, took the thread from one version to the
+        next; it concerns no other namespace."""
         with self._lock:
             entries = self._seen.get(thread) or {}
             for key, seen in entries.items():
-                if key[0] != namespace and seen.version == before:
-                    entries[key] = replace(seen, version=now.version, message_count=now.message_count)
+                if key[0] != namespace and seen.version == version - 1:
+                    entries[key] = replace(seen, version=version, message_count=message_count)
+            desks = self._desks.get(thread) or {}
+            for name, desk in desks.items():
+                if name != namespace and desk.version == version - 1:
+                    desks[name] = replace(desk, version=version)
 
     def known(self, thread: str, namespace: str, checkpoint: str | None) -> Known | None:
         with self._lock:
@@ -120,7 +162,13 @@ class Memory:
     def forget(self, thread: str) -> None:
         with self._lock:
             self._seen.drop(lambda key: key == thread)
+            self._desks.drop(lambda key: key == thread)
             self._known.drop(lambda key: key[0] == thread)
+
+
+class _Turn:
+    def __init__(self) -> None:
+        self.lock = RLock()
 
 
 class _Recent(Generic[T]):

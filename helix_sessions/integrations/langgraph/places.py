@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from helix_sessions.exceptions import InvalidInput
 
+DESKS = "h|"
+"""The beginning of the keys of all desks."""
+
 
 class Place(NamedTuple):
     """What a config points at."""
@@ -37,9 +40,23 @@ def checkpoint(namespace: str, checkpoint_id: str) -> str:
     return f"c|{_short(namespace)}|{_safe(checkpoint_id)}"
 
 
+def checkpoint_of(key: str) -> str:
+    """The id of the checkpoint that is kept under a key."""
+    return key.rsplit("|", 1)[1].replace("%7C", "|").replace("%25", "%")
+
+
+def desk(namespace: str) -> str:
+    """Where the newest checkpoint of a namespace is."""
+    return f"{DESKS}{_short(namespace)}"
+
+
 def writes(namespace: str, checkpoint_id: str) -> str:
-    """The beginning of the keys of a checkpoint's pending writes."""
+    """The beginning of the keys of pending writes that are not with their checkpoint."""
     return f"w|{_short(namespace)}|{_safe(checkpoint_id)}|"
+
+
+def task_writes(namespace: str, checkpoint_id: str, task: str, special: int | None) -> str:
+    return f"{writes(namespace, checkpoint_id)}{_safe_task(task)}|{'' if special is None else special}"
 
 
 def items(namespace: str, channel: str) -> str:
@@ -57,6 +74,10 @@ def _short(namespace: str) -> str:
 
 def _safe(part: str) -> str:
     return part.replace("%", "%25").replace("|", "%7C")
+
+
+def _safe_task(task: str) -> str:
+    return task.replace("|", "%7C")
 
 
 def _digest(text: str) -> str:

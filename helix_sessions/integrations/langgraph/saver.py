@@ -12,10 +12,12 @@ from django.db import connections
 
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.integrations.langgraph import lists
+from helix_sessions.integrations.langgraph import lists, places
 from helix_sessions.integrations.langgraph.codec import Codec
+from helix_sessions.integrations.langgraph.desk import opened
 from helix_sessions.integrations.langgraph.memory import Memory
 from helix_sessions.integrations.langgraph.places import Place, place_of
+from helix_sessions.integrations.langgraph.removal import remove
 from helix_sessions.integrations.langgraph.threads import Document, Thread, channels_of
 from helix_sessions.store import SessionStore
 
@@ -124,7 +126,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
                 self.delete_thread(thread_id)
             else:
                 with self._connection():
-                    self._thread(str(thread_id)).remove(_all_but_the_newest)
+                    remove(self._thread(str(thread_id)), _all_but_the_newest)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await sync_to_async(self._get_tuple)(place_of(config))
@@ -209,7 +211,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
             checkpoint=cast(Checkpoint, {**stored, "id": document["id"], "channel_values": values}),
             metadata=thread.codec.decode(document["metadata"]),
             parent_config=None if parent is None else _config(thread.id, namespace, parent),
-            pending_writes=thread.writes(namespace, document["id"]),
+            pending_writes=thread.writes(document, reader),
         )
 
     def _list(
@@ -301,11 +303,12 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         gone: dict[str, set[tuple[str, str]]] = {}
         for run_id in run_ids:
             for note in self._store.find_notes(run_id=str(run_id)):
-                if note.key.startswith("c|"):
-                    found = (note.document.get("ns", ""), note.document["id"])
+                if note.key.startswith((places.checkpoints(), places.DESKS)):
+                    document = opened(note)
+                    found = (document.get("ns", ""), document["id"])
                     gone.setdefault(note.session_id, set()).add(found)
         for thread, doomed in gone.items():
-            self._thread(thread).remove(partial(_those_of, doomed))
+            remove(self._thread(thread), partial(_those_of, doomed))
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:

@@ -1,16 +1,28 @@
 """One thread's checkpoints and writes as notes of its session: written, read, removed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from helix_sessions import documents
-from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
+from helix_sessions.exceptions import CheckpointNotFound, SessionExists, SessionNotFound, StaleState
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.integrations.langgraph import lists, places
 from helix_sessions.integrations.langgraph.codec import Codec
-from helix_sessions.integrations.langgraph.memory import Known, Listed, Memory, Seen
+from helix_sessions.integrations.langgraph.desk import (
+    filed,
+    merged,
+    name_of,
+    opened,
+    packed,
+    task_of,
+    with_writes,
+)
+from helix_sessions.integrations.langgraph.drafts import Draft
+from helix_sessions.integrations.langgraph.memory import Desk, Known, Listed, Memory, Seen
+from helix_sessions.integrations.langgraph.trees import NOTHING_SAID, Said, digest
 from helix_sessions.store import SessionStore
-from helix_sessions.types import JSON
 
 with needed_from("langgraph"):
     from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
@@ -18,20 +30,11 @@ with needed_from("langgraph"):
 Document = dict[str, Any]
 Write = tuple[str, str, Any]
 
+FEW = 16
+"""So many messages are remembered, to be found in writes that come late."""
 
-class Draft:
-    """What a put is about to store."""
-
-    def __init__(self, seen: Seen) -> None:
-        self.messages: list[dict[str, JSON]] = []
-        self.notes: Document = {}
-        self.lists: dict[str, Listed] = {}
-        self._first = seen.message_count
-
-    def say(self, message: dict[str, JSON]) -> int:
-        """The position that a new message will have."""
-        self.messages.append(message)
-        return self._first + len(self.messages) - 1
+LONGEST = 16_384
+"""A desk whose document would have more characters takes no more writes: they are kept apart."""
 
 
 class Thread:
@@ -48,32 +51,46 @@ class Thread:
         change meanwhile is noticed."""
         try:
             head = self.store.get_session_head(self.id)
-            prefix = places.checkpoints(namespace)
-            notes = self.store.get_notes(self.id, prefix=prefix, last_first=True, limit=1)
+            notes = self.store.get_notes(self.id, keys=[places.desk(namespace)])
+            if not notes:
+                prefix = places.checkpoints(namespace)
+                notes = self.store.get_notes(self.id, prefix=prefix, last_first=True, limit=1)
         except SessionNotFound:
             return Seen(version=0, message_count=0, latest=None), None
-        newest = notes[0].document if notes else None
+        newest = opened(notes[0]) if notes else None
         seen = Seen(
             version=head.version,
             message_count=head.message_count,
             latest=None if newest is None else str(newest["id"]),
         )
+        if newest is not None:
+            self.memory.lay(self.id, namespace, Desk(version=seen.version, document=newest))
         return seen, newest
 
     def find(self, namespace: str, checkpoint: str) -> Document | None:
         try:
-            notes = self.store.get_notes(self.id, keys=[places.checkpoint(namespace, checkpoint)])
+            return self._found(namespace, [checkpoint]).get(checkpoint)
         except SessionNotFound:
             return None
-        return notes[0].document if notes else None
+
+    def _found(self, namespace: str, checkpoints: Iterable[str]) -> dict[str, Document]:
+        """Checkpoints of a namespace by their ids; the newest too, which was read on the way."""
+        keys = [places.checkpoint(namespace, each) for each in checkpoints]
+        notes = self.store.get_notes(self.id, keys=[*keys, places.desk(namespace)])  # the desk comes last
+        return {found["id"]: found for found in map(opened, notes)}
 
     def documents(self, namespace: str | None = None) -> list[Document]:
         """The checkpoints, newest first, of one namespace or of all."""
         try:
             notes = self.store.get_notes(self.id, prefix=places.checkpoints(namespace))
+            if namespace is None:
+                notes += self.store.get_notes(self.id, prefix=places.DESKS)
+            else:
+                notes += self.store.get_notes(self.id, keys=[places.desk(namespace)])
         except SessionNotFound:
             return []
-        return sorted((note.document for note in notes), key=lambda found: str(found["id"]), reverse=True)
+        found = {name_of(document): document for document in map(opened, notes)}
+        return sorted(found.values(), key=lambda document: str(document["id"]), reverse=True)
 
     def values(self, document: Document, reader: lists.Reader) -> tuple[Document, dict[str, Listed]]:
         """The channel values of a checkpoint, and those of them that are stored as lists."""
@@ -86,7 +103,7 @@ class Thread:
             elif "n" in stored:
                 values[channel], found = reader.noted(namespace, channel, stored)
             else:
-                values[channel] = self.codec.decode(stored)
+                values[channel] = self.codec.decode(stored, reader.message)
                 continue
             listed[channel] = Listed.of(values[channel], found)
         return values, listed
@@ -97,22 +114,30 @@ class Thread:
         if not held:
             values: Document = document["values"]
             return values
-        namespace = document.get("ns", "")
-        keys = {holder: places.checkpoint(namespace, holder) for holder in set(held.values())}
-        found = {note.key: note.document for note in self.store.get_notes(self.id, keys=keys.values())}
+        found = self._found(document.get("ns", ""), set(held.values()))
         return {
             **document["values"],
-            **{channel: found[keys[holder]]["values"][channel] for channel, holder in held.items()},
+            **{channel: found[holder]["values"][channel] for channel, holder in held.items()},
         }
 
-    def writes(self, namespace: str, checkpoint: str) -> list[Write]:
-        """The pending writes of a checkpoint, in the order a step applies them."""
+    def writes(self, document: Document, reader: lists.Reader) -> list[Write]:
+        """The pending writes of a checkpoint, in the order a step applies them.
+
+        A task whose messages were truncated from the transcript has written nothing: it will run again.
+        """
+        prefix = places.writes(document.get("ns", ""), document["id"])
+        apart = [note.document for note in self.store.get_notes(self.id, prefix=prefix)]
         found: list[tuple[tuple[str, str, int], Write]] = []
-        for note in self.store.get_notes(self.id, prefix=places.writes(namespace, checkpoint)):
-            task, path = note.document["task"], note.document.get("path", "")
-            for index, channel, value in note.document["writes"]:
-                place = writes_sort_key(path, task, index)
-                found.append((place, (task, channel, self.codec.decode(value))))
+        for wrote in merged(document.get("wrote", []), apart):
+            task, path = wrote["task"], wrote.get("path", "")
+            with suppress(CheckpointNotFound):
+                found += [
+                    (
+                        writes_sort_key(path, task, index),
+                        (task, channel, self.codec.decode(value, reader.message)),
+                    )
+                    for index, channel, value in wrote["writes"]
+                ]
         return [write for _, write in sorted(found, key=lambda each: each[0])]
 
     def put_writes(
@@ -124,14 +149,53 @@ class Thread:
         path: str,
         create: Callable[[], None],
     ) -> None:
-        prefix = f"{places.writes(namespace, checkpoint)}{task.replace('|', '%7C')}|"
-        notes: Document = {}
+        wrote: dict[int | None, Document] = {}
         for index, (channel, value) in enumerate(writes):
             special = WRITES_IDX_MAP.get(channel)
-            key = f"{prefix}{'' if special is None else special}"
-            note = notes.setdefault(key, {"task": task, **({"path": path} if path else {}), "writes": []})
-            note["writes"].append([index if special is None else special, channel, self.codec.encode(value)])
-        while notes:
+            one = wrote.setdefault(special, {"task": task, **({"path": path} if path else {}), "writes": []})
+            one["writes"].append([index if special is None else special, channel, self.codec.compose(value)])
+        with self.memory.turn(self.id):
+            if wrote and not self._put_on_desk(namespace, checkpoint, [*wrote.values()]):
+                desk = self.memory.desk(self.id, namespace)
+                said = NOTHING_SAID if desk is None else desk.said
+                self._put_apart(self._apart(namespace, checkpoint, wrote.values(), said), create)
+
+    def _apart(self, namespace: str, checkpoint: str, wrote: Iterable[Document], said: Said) -> Document:
+        """Writes as notes of their own."""
+        return {
+            places.task_writes(namespace, checkpoint, *task_of(one)): packed(self.codec, one, said)
+            for one in wrote
+        }
+
+    def _put_on_desk(self, namespace: str, checkpoint: str, wrote: list[Document]) -> bool:
+        """Add writes to the newest checkpoint, or to those of one that is about to come; `False` if it is an
+        older one, or if there are too many."""
+        desk = self.memory.desk(self.id, namespace) or self._look_at_desk(namespace)
+        while desk is not None and checkpoint >= desk.document["id"]:
+            document = with_writes(desk.document, checkpoint, wrote)
+            if len(documents.write(document)) > LONGEST:
+                return False
+            try:
+                put = self.store.put_notes(
+                    self.id,
+                    {places.desk(namespace): document},
+                    run_id=self.run_of(document),
+                    expected_version=desk.version,
+                )
+            except (StaleState, SessionNotFound):
+                desk = self._look_at_desk(namespace)
+                continue
+            self.memory.moved(self.id, None, put.version, put.message_count)
+            self.memory.lay(self.id, namespace, replace(desk, version=put.version, document=document))
+            return True
+        return False
+
+    def _look_at_desk(self, namespace: str) -> Desk | None:
+        seen, newest = self.look(namespace)
+        return None if newest is None else Desk(version=seen.version, document=newest)
+
+    def _put_apart(self, notes: Document, create: Callable[[], None]) -> None:
+        while True:
             try:
                 self.store.put_notes(self.id, notes, quietly=True)
                 return
@@ -149,34 +213,78 @@ class Thread:
         create: Callable[[], None],
     ) -> None:
         """Store a checkpoint on its parent. Refused if somebody else put one since the parent was read."""
-        expected = self.memory.seen(self.id, namespace, parent)
-        known = self.memory.known(self.id, namespace, parent) if expected else None
-        seen = expected or self.look(namespace)[0]
-        known = known or self._stored(namespace, parent)
-        while True:
-            draft = self._drafted(namespace, document, values, changed, known, seen)
-            key = places.checkpoint(namespace, document["id"])
-            try:
-                if not seen.version:
-                    create()
-                done = self.store.put_notes(
-                    self.id,
-                    {**draft.notes, key: document},
-                    append_messages=draft.messages,
-                    run_id=run_id,
-                    expected_version=seen.version or 1,
-                )
-                break
-            except (StaleState, SessionExists, SessionNotFound):
-                now, _ = self.look(namespace)
-                if expected is not None and now.latest != expected.latest:
-                    self.store.check_session_version(self.id, seen.version)
-                seen, known = now, self._stored(namespace, parent)  # it may have been rewritten
-        latest = max(document["id"], seen.latest or "")
-        after = Seen(version=done.version, message_count=done.message_count, latest=latest)
-        self.memory.moved(self.id, namespace, done.version - 1, after)
-        self.memory.see(self.id, namespace, document["id"], after)
-        self.memory.know(self.id, namespace, document["id"], Known(document=document, lists=draft.lists))
+        with self.memory.turn(self.id):
+            expected = self.memory.seen(self.id, namespace, parent)
+            known = self.memory.known(self.id, namespace, parent) if expected else None
+            seen, newest = self._now(namespace, expected)
+            known = known or self._stored(namespace, parent)
+            while True:
+                if expected is not None and seen.latest != expected.latest:
+                    self.store.check_session_version(self.id, expected.version)
+                draft = self._drafted(namespace, document, values, changed, known, seen)
+                run_ids = self._place(draft, namespace, document, newest)
+                try:
+                    if not seen.version:
+                        create()
+                    done = self.store.put_notes(
+                        self.id,
+                        draft.notes,
+                        append_messages=draft.messages,
+                        run_id=run_id,
+                        run_ids=run_ids,
+                        expected_version=seen.version or 1,
+                    )
+                    break
+                except (StaleState, SessionExists, SessionNotFound):
+                    seen, newest = self.look(namespace)
+                    known = self._stored(namespace, parent)  # it may have been rewritten
+            newest = document if newest is None or document["id"] >= newest["id"] else newest
+            after = Seen(version=done.version, message_count=done.message_count, latest=newest["id"])
+            self.memory.moved(self.id, namespace, done.version, done.message_count)
+            before = self.memory.desk(self.id, namespace)
+            said = (before.said if before else NOTHING_SAID).then(draft.said, FEW)
+            self.memory.lay(self.id, namespace, Desk(version=done.version, document=newest, said=said))
+            self.memory.see(self.id, namespace, document["id"], after)
+            self.memory.know(self.id, namespace, document["id"], Known(document=document, lists=draft.lists))
+
+    def _now(self, namespace: str, expected: Seen | None) -> tuple[Seen, Document | None]:
+        """How the thread is, and its newest checkpoint: as this process left it, if that is known."""
+        desk = self.memory.desk(self.id, namespace)
+        if expected is not None and desk is not None and desk.version == expected.version:
+            return expected, desk.document
+        return self.look(namespace)
+
+    def _place(
+        self, draft: Draft, namespace: str, document: Document, newest: Document | None
+    ) -> dict[str, str | None]:
+        """Lay the checkpoint on the desk and file the one that was there; the runs that are not its own.
+
+        One that is older than the newest is filed, and one that is put again keeps its writes.
+        """
+        here = document["id"]
+        before = newest
+        if newest is not None and here < newest["id"]:
+            before = self.find(namespace, here)
+            draft.notes[places.checkpoint(namespace, here)] = document
+        else:
+            draft.notes[places.desk(namespace)] = document
+        if before is None:
+            return {}
+        if before["id"] == here:
+            document.update({name: before[name] for name in ("wrote", "early") if name in before})
+            return {}
+        for other, wrote in before.get("early", {}).items():
+            if other == here:
+                document["wrote"] = wrote
+            else:
+                draft.notes.update(self._apart(namespace, other, wrote, draft.said))
+        key = places.checkpoint(namespace, before["id"])
+        draft.notes[key] = filed(self.codec, before, draft.said)
+        return {key: self.run_of(before)}
+
+    def run_of(self, document: Document) -> str | None:
+        run_id = self.codec.decode(document["metadata"]).get("run_id")
+        return str(run_id) if run_id else None
 
     def remember(self, document: Document, listed: dict[str, Listed]) -> None:
         known = Known(document=document, lists=listed)
@@ -214,7 +322,7 @@ class Thread:
             elif type(value) is list:
                 document["values"][channel] = self._listed(draft, namespace, channel, value, earlier)
             else:
-                document["values"][channel] = self.codec.encode(value)
+                document["values"][channel] = self.codec.compose(value)
         if not document["held"]:
             del document["held"]
         return draft
@@ -233,7 +341,7 @@ class Thread:
         draft.lists[channel] = earlier.after(items, numbers)
         if items and not text:
             text = documents.dump(self.codec.encode_message(items[-1]))
-        return {"m": lists.spans_of(numbers), "d": lists.digest(text)} if items else {"m": [], "d": ""}
+        return {"m": lists.spans_of(numbers), "d": digest(text)} if items else {"m": [], "d": ""}
 
     def _listed(
         self, draft: Draft, namespace: str, channel: str, items: list[Any], earlier: Listed | None
@@ -262,60 +370,6 @@ class Thread:
         except SessionNotFound:
             return 0
         return int(taken[0].key.removeprefix(prefix)) + 1 if taken else 0
-
-    def remove(self, doomed: Callable[[list[Document]], set[tuple[str, str]]]) -> None:
-        """Remove checkpoints, given by namespace and id, with their writes and what only they needed.
-
-        Values that a checkpoint which stays finds in one that goes are moved over first.
-        """
-        while True:
-            seen, _ = self.look("")
-            found = self.documents()
-            going = doomed(found)
-            if not going:
-                return
-            staying = [one for one in found if (one.get("ns", ""), one["id"]) not in going]
-            try:
-                self._remove(going, staying, seen.version)
-                break
-            except StaleState:
-                continue
-            except SessionNotFound:
-                break
-        self.memory.forget(self.id)
-
-    def _remove(self, going: set[tuple[str, str]], staying: list[Document], version: int) -> None:
-        moved: dict[str | None, Document] = {}
-        for document in staying:
-            namespace = document.get("ns", "")
-            lost = {name for name, holder in document.get("held", {}).items() if (namespace, holder) in going}
-            if lost:
-                stored = self.stored_values(document)
-                document["values"].update({name: stored[name] for name in lost})
-                document["held"] = {n: h for n, h in document["held"].items() if n not in lost}
-                run_id = self.codec.decode(document["metadata"]).get("run_id")
-                key = places.checkpoint(namespace, document["id"])
-                moved.setdefault(str(run_id) if run_id else None, {})[key] = document
-        for run_id, notes in moved.items():
-            put = self.store.put_notes(self.id, notes, run_id=run_id, expected_version=version)
-            version = put.version
-        keys = [places.checkpoint(*gone) for gone in going]
-        for gone in going:
-            keys += [note.key for note in self.store.get_notes(self.id, prefix=places.writes(*gone))]
-        keys += self._unneeded_items(staying)
-        self.store.remove_notes(self.id, keys, expected_version=version)
-
-    def _unneeded_items(self, staying: list[Document]) -> Iterator[str]:
-        needed = {
-            places.item(document.get("ns", ""), channel, number)
-            for document in staying
-            for channel, stored in document["values"].items()
-            if "n" in stored
-            for number in lists.numbers_of(stored["n"])
-        }
-        for note in self.store.get_notes(self.id, prefix="i|"):
-            if note.key not in needed:
-                yield note.key
 
 
 def channels_of(document: Document) -> set[str]:

@@ -1,0 +1,50 @@
+"""What a thread of LangGraph costs to keep: a real graph, turn after turn, on its own store and on ours."""
+
+from typing import Any
+
+from bench import payload
+from bench.contestants.langgraph import LangGraph
+from bench.operations import new_id
+from bench.place import Place
+
+AT_MOST = 3.0
+"""Times the text of the messages that ours may store."""
+
+_SIZE = """
+SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+
+
+def stored_per_text(place: Place, one: LangGraph, turns: int) -> float:
+    """Bytes that the database grew by, tables, TOAST and indexes, for each byte of the messages' contents:
+    `turns` times 1 KB asked and 1 KB answered."""
+    graph = _chat(one.saver)
+    _talk(graph, 1)
+    before = _size(place, one.database)
+    said = _talk(graph, turns)
+    return (_size(place, one.database) - before) / said
+
+
+def _chat(saver: Any) -> Any:
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [AIMessage(payload.text(payload.MESSAGE_BYTES))]})
+    graph.add_edge(START, "model")
+    return graph.compile(checkpointer=saver)
+
+
+def _talk(graph: Any, turns: int) -> int:
+    config: Any = {"configurable": {"thread_id": new_id()}}
+    messages: list[Any] = []
+    for _ in range(turns):
+        asked = ("user", payload.text(payload.MESSAGE_BYTES))
+        messages = graph.invoke({"messages": [asked]}, config)["messages"]
+    return sum(len(message.content.encode()) for message in messages)
+
+
+def _size(place: Place, database: str) -> int:
+    ((size,),) = place.execute(_SIZE, database)
+    return int(size)
