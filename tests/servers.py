@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.parallel import ROOT, _test_database_environment
+from tests.parallel import ROOT, joined_database_environment
 
 
 class Server:
@@ -27,7 +27,7 @@ class Server:
         self.process = subprocess.Popen(
             [*command, "--lifespan", "off", "--log-level", "warning", "--timeout-graceful-shutdown", "1"],
             cwd=ROOT,
-            env=os.environ | _test_database_environment(),
+            env=os.environ | joined_database_environment(),
         )
         deadline = time.monotonic() + 60
         while True:

@@ -26,7 +26,7 @@ from tests.maintenance.test_archives import talk
 from tests.maintenance.test_cleanup import REF, make
 from tests.maintenance.test_doctor import break_rows
 from tests.maintenance.test_retention import age, old, told
-from tests.parallel import ROOT, _test_database_environment
+from tests.parallel import ROOT, joined_database_environment
 
 COMMANDS = (
     "cleanup_sessions",
@@ -129,7 +129,7 @@ def test_ctrl_c_ends_after_the_current_session_with_the_summary(store: SessionSt
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env=os.environ | _test_database_environment(),
+        env=os.environ | joined_database_environment(),
         capture_output=True,
         text=True,
         check=False,

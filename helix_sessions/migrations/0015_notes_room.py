@@ -11,6 +11,6 @@ def leave_room(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("helix_sessions", "0013_audit")]
+    dependencies = [("helix_sessions", "0014_audit_actions")]
 
     operations = [migrations.RunPython(leave_room, migrations.RunPython.noop)]
