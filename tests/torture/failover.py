@@ -16,7 +16,7 @@ from django.db import connection, connections
 from helix_sessions.store import SessionStore
 from tests.postgres import Server
 from tests.torture.expected import assert_healthy
-from tests.torture.lanes import Figures, Lane, fork_context
+from tests.torture.lanes import Figures, Lane, fork_context, wait_for_writes
 from tests.torture.proxy import distant
 from tests.torture.stops import Stop
 from tests.torture.writer import LOST, Writer
@@ -98,14 +98,6 @@ def _under_load(
             lane.end()
     assert_healthy(SessionStore())
     return found, seconds
-
-
-def wait_for_writes(written: Any, count: int) -> None:
-    """Until so many were acknowledged."""
-    deadline = time.monotonic() + 120
-    while written.value < count:
-        assert time.monotonic() < deadline, "Nothing is written any more."
-        time.sleep(0.002)
 
 
 def append_until(over: Any, written: Any) -> Figures:

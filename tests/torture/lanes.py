@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -46,6 +47,14 @@ def in_lanes(count: int, function: Callable[..., Figures], *arguments: Any) -> F
     finally:
         for lane in lanes:
             lane.end()
+
+
+def wait_for_writes(written: Any, count: int) -> None:
+    """Until so many were acknowledged."""
+    deadline = time.monotonic() + 120
+    while written.value < count:
+        assert time.monotonic() < deadline, "Nothing is written any more."
+        time.sleep(0.002)
 
 
 def _run(function: Callable[..., Figures], arguments: tuple[Any, ...], answers: Connection) -> None:

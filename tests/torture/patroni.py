@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 from tests.postgres import _children_of, _free_port, _unprivileged_identity, find_binaries
 from tests.torture.databases import use
-from tests.torture.lanes import Figures, Lane, fork_context
+from tests.torture.lanes import Figures, Lane, fork_context, wait_for_writes
 from tests.torture.stops import Stop
 
 NODES = 3
@@ -59,7 +59,7 @@ def _under_load(nodes: "list[Node]", choice: random.Random, stop: Stop) -> Figur
 
     from helix_sessions.store import SessionStore
     from tests.torture.expected import assert_healthy
-    from tests.torture.failover import append_until, go_to, wait_for_writes, write_until
+    from tests.torture.failover import append_until, go_to, write_until
 
     go_to(*(node.port for node in nodes))
     over, written = fork_context.Event(), fork_context.Value("q", 0)
