@@ -632,7 +632,8 @@ def test_400_turns_of_1_kb_store_at_most_three_times_their_text(kind: str) -> No
 
 def test_100_turns_of_a_graph_store_at_most_three_times_their_text() -> None:
     """The text is that of the messages: one of 1 KB and an answer of 1 KB each turn. A real graph puts three
-    checkpoints a turn, with the message in its input, in two pending writes and in the list."""
+    checkpoints a turn, with the message in its input, in two pending writes and in the list. The thread's id,
+    which every row has, is short."""
     graph = chat(DjangoSaver(), lambda state: AIMessage(prose(10_000 + len(state["messages"]))))
     for turn in range(20):  # so that the tables have their first pages
         graph.invoke({"messages": [("user", prose(turn))]}, config("another"))
