@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from helix_sessions.conf import conf
 from helix_sessions.runtime import ChangeModel, ForkSession, SendMessage
 from tests.runtime.conftest import DEFINITION
 
@@ -44,7 +45,13 @@ def test_a_read(runtime, long):
     assert len(statements(lambda: runtime.get_session("s"))) == LOAD
 
 
-def test_a_fork_does_not_read_the_transcript(runtime, long, engine):
-    few = len(statements(lambda: runtime.execute("s", ForkSession())))
+def test_a_fork_does_not_read_the_transcript(runtime, long):
+    """The database copies it. Encrypted, it has to be read: each message is sealed for its new place."""
+    of_many = statements(lambda: runtime.execute("s", ForkSession()))
+    reads = [sql for sql in of_many if sql.startswith("SELECT") and '"role", "content"' in sql]
+    if conf.ENCRYPTION:
+        assert len(reads) == 1
+        return
+    assert not reads
     runtime.create(DEFINITION, session_id="short", seed={"messages": [{"role": "user", "content": 1}]})
-    assert len(statements(lambda: runtime.execute("short", ForkSession()))) == few
+    assert len(statements(lambda: runtime.execute("short", ForkSession()))) == len(of_many)
