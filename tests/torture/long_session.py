@@ -33,11 +33,13 @@ def campaign(seed: int, stop: Stop) -> Figures:
     assert len(tail.messages) == 50
     assert_healthy(store)
     part = max(1, len(times) // 10)
+    first, last = median(times[:part]), median(times[-part:])
     return Counter(
         {
             "tool calls in one session": made,
-            "microseconds a step, first tenth": round(median(times[:part]) * 1e6),
-            "microseconds a step, last tenth": round(median(times[-part:]) * 1e6),
+            "microseconds a step, first tenth": round(first * 1e6),
+            "microseconds a step, last tenth": round(last * 1e6),
+            "percent of that, last tenth": round(100 * last / first),
             "kilobytes of memory grown": grown,
         }
     )
