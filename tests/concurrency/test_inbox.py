@@ -1,5 +1,7 @@
 """Many processes at one inbox: each input is admitted once, promoted once, and driven by one owner."""
 
+import threading
+
 import pytest
 
 from helix_sessions.exceptions import Fenced, InputConflict, LeaseHeld
@@ -79,10 +81,12 @@ def test_one_owner_wins_the_lease(store: SessionStore, run_threads) -> None:
 def test_owners_that_lose_their_lease_write_nothing_after_the_next(store: SessionStore, run_threads) -> None:
     """Leases that are over at once: owners push each other out all the time, and write all the time."""
     store.create_session("s", agent_type="writer")
+    together = threading.Barrier(4, timeout=60)
 
     def drive(index: int) -> None:
         mine = SessionStore()
         for turn in range(15):
+            together.wait()
             lease = mine.acquire_lease("s", f"owner-{index}", 0)
             fenced = mine.fenced(lease)
             for _ in range(4):
