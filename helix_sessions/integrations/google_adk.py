@@ -6,12 +6,13 @@ user shares between sessions is the custom state of a session of its own.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
@@ -79,7 +80,7 @@ class DjangoSessionService(BaseSessionService):
         """Store an event with the state it changes.
 
         Raises `StaleSessionError` when the session was written by anybody else since it was read. The event
-        and the session's own state are one transaction; then what the user and the app share follows.
+        and its changes in all three scopes are one transaction.
         """
         if event.partial:
             return event
@@ -109,21 +110,19 @@ class DjangoSessionService(BaseSessionService):
     def _create(self, app: str, user: str, state: dict[str, Any], session_id: str | None) -> Session:
         name = session_id.strip() if session_id and session_id.strip() else new_id()
         own, of_user, of_app = _scopes(state)
+        fields = {
+            "agent_type": self._agent_type,
+            "user_id": user,
+            **self._fields,
+            "custom_state": own,
+            "tags": [*self._fields.get("tags", ()), _tag(app)],
+            "metadata": {**self._fields.get("metadata", {}), "app_name": app, "adk_session_id": name},
+        }
         try:
-            made = self._store.create_session(
-                _key(app, user, name),
-                **{
-                    "agent_type": self._agent_type,
-                    "user_id": user,
-                    **self._fields,
-                    "custom_state": own,
-                    "tags": [*self._fields.get("tags", ()), _tag(app)],
-                    "metadata": {**self._fields.get("metadata", {}), "app_name": app, "adk_session_id": name},
-                },
-            )
+            with self._sharing(app, user, of_user, of_app):
+                made = self._store.create_session(_key(app, user, name), **fields)
         except SessionExists:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from None
-        self._share(app, user, of_user, of_app)
         return self._session(app, user, name, made)
 
     def _get(self, app: str, user: str, name: str, config: GetSessionConfig | None) -> Session | None:
@@ -172,39 +171,48 @@ class DjangoSessionService(BaseSessionService):
     def _append(self, session: Session, event: Event) -> int:
         key = _key(session.app_name, session.user_id, session.id)
         marker = session._storage_update_marker
-        expected = None if marker is None else int(marker)
         delta = event.actions.state_delta if event.actions else None
         own, of_user, of_app = _scopes(delta or {})
         try:
-            if own:
-                state = self._store.load_state(key)
-                version = self._store.save_state_and_promote_staging(
-                    key,
-                    replace(state, custom_state={**state.custom_state, **own}),
-                    [_message(event)],
-                    expected_version=state.version if expected is None else expected,
-                ).version
-            else:
-                said = [_message(event)]
-                version = self._store.append_messages(key, said, expected_version=expected).version
+            with self._sharing(session.app_name, session.user_id, of_user, of_app):
+                return self._write(key, _message(event), own, None if marker is None else int(marker))
         except SessionNotFound:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
         except StaleState as error:
             raise StaleSessionError(
                 "The session was written by somebody else since it was read; get it again."
             ) from error
-        self._share(session.app_name, session.user_id, of_user, of_app)
-        return version
 
-    def _share(self, app: str, user: str, of_user: dict[str, JSON], of_app: dict[str, JSON]) -> None:
-        for key, shared, owner in ((_user_key(app, user), of_user, user), (_app_key(app), of_app, None)):
-            writes = [{"op": "set", "path": [name], "value": value} for name, value in shared.items()]
-            while writes:
-                try:
-                    self._store.merge_custom_state(key, writes)
-                    break
-                except SessionNotFound:
-                    self._create_scope(key, app, owner)
+    def _write(self, key: str, said: dict[str, JSON], own: dict[str, JSON], expected: int | None) -> int:
+        if not own:
+            return self._store.append_messages(key, [said], expected_version=expected).version
+        state = self._store.load_state(key)
+        return self._store.save_state_and_promote_staging(
+            key,
+            replace(state, custom_state={**state.custom_state, **own}),
+            [said],
+            expected_version=state.version if expected is None else expected,
+        ).version
+
+    @contextmanager
+    def _sharing(
+        self, app: str, user: str, of_user: dict[str, JSON], of_app: dict[str, JSON]
+    ) -> Iterator[None]:
+        """What is written to a session, and after it what it shares, as one transaction: the rows are locked
+        in this order, the session's, the user's, the app's."""
+        scopes = {_user_key(app, user): (user, of_user), _app_key(app): (None, of_app)}
+        changed = {key: shared for key, (_, shared) in scopes.items() if shared}
+        if not changed:
+            yield
+            return
+        for key in changed:
+            if not self._store.session_exists(key):
+                self._create_scope(key, app, scopes[key][0])
+        with transaction.atomic(using=self._store.using):
+            yield
+            for key, shared in changed.items():
+                writes = [{"op": "set", "path": [name], "value": value} for name, value in shared.items()]
+                self._store.merge_custom_state(key, writes)
 
     def _create_scope(self, key: str, app: str, user: str | None) -> None:
         try:

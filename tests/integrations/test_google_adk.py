@@ -13,6 +13,7 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 
+from helix_sessions.exceptions import StoreUnavailable
 from helix_sessions.integrations.google_adk import DjangoSessionService
 from helix_sessions.store import SessionStore
 
@@ -104,6 +105,44 @@ def test_state_is_changed_in_three_scopes_as_in_adks_own_service() -> None:
             ]
         )
     assert results[0] == results[1]
+
+
+class NoApp(SessionStore):
+    """A store that loses the database when it comes to what the app shares."""
+
+    def merge_custom_state(self, session_id: str, *args: Any, **more: Any) -> Any:
+        if session_id == "app":
+            raise StoreUnavailable
+        return super().merge_custom_state(session_id, *args, **more)
+
+
+def test_the_three_scopes_of_an_event_are_written_together_or_not_at_all(client: Client) -> None:
+    client.append(client.create(), changing(own=0, user__shared=0, app__all=0))
+    failing = Client(DjangoSessionService(store=NoApp()))
+    with pytest.raises(StoreUnavailable):
+        failing.append(failing.get(), changing(own=1, user__shared=1, app__all=1))
+    with pytest.raises(StoreUnavailable):
+        failing.create("another", state={"user:shared": 2, "app:all": 2})
+    found = client.get()
+    assert found.state == {"own": 0, "user:shared": 0, "app:all": 0}
+    assert len(found.events) == 1
+    assert client.get("another") is None
+
+
+def test_sessions_share_at_once(client: Client, run_threads: Any) -> None:
+    def talk(index: int) -> None:
+        mine = Client()
+        session = mine.create(f"s{index}", user_id=f"user-{index % 2}")
+        for turn in range(5):
+            shared = {f"user__{index}": turn, f"app__{index}": turn, "app__last": index}
+            mine.append(session, changing(own=turn, **shared))
+
+    assert run_threads(4, talk) == [None] * 4
+    for index in range(4):
+        found = client.get(f"s{index}", user_id=f"user-{index % 2}")
+        assert (found.state["own"], len(found.events)) == (4, 5)
+        assert {found.state[f"app:{other}"] for other in range(4)} == {4}
+        assert {found.state[f"user:{other}"] for other in range(4) if other % 2 == index % 2} == {4}
 
 
 def test_a_stale_writer_is_refused_by_version(client: Client, store: SessionStore) -> None:
