@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
 
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.store import SessionStore
+from helix_sessions.store.database import transaction_on
 from helix_sessions.store.sessions import new_id
 from helix_sessions.types import JSON, SessionState, SessionSummary
 
@@ -208,7 +208,7 @@ class DjangoSessionService(BaseSessionService):
         for key in changed:
             if not self._store.session_exists(key):
                 self._create_scope(key, app, scopes[key][0])
-        with transaction.atomic(using=self._store.using):
+        with transaction_on(self._store.using):
             yield
             for key, shared in changed.items():
                 writes = [{"op": "set", "path": [name], "value": value} for name, value in shared.items()]
