@@ -72,7 +72,7 @@ def filed(codec: Codec, document: Document, said: Said) -> Document:
     return {
         **{name: document[name] for name in _READABLE if name in document},
         "values": values,
-        "z": base64.b85encode(pressed).decode(),
+        "z": base64.b64encode(pressed).decode(),
     }
 
 
@@ -81,6 +81,6 @@ def opened(note: Note) -> Document:
     document: Document = note.document
     if "z" not in document:
         return document
-    rest = zlib.decompressobj(-15, zdict=_WORDS).decompress(base64.b85decode(document["z"]))
+    rest = zlib.decompressobj(-15, zdict=_WORDS).decompress(base64.b64decode(document["z"]))
     kept = {name: document[name] for name in _READABLE if name in document}
     return {"id": places.checkpoint_of(note.key), **kept, **documents.load(rest.decode())}

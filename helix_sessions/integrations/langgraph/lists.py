@@ -4,7 +4,7 @@ The items of the root graph's `messages` are messages of the transcript, at thei
 long lists are notes, by number. So a step stores what it added, and not the list.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from helix_sessions import documents
@@ -24,9 +24,11 @@ def is_transcript(namespace: str, channel: str, value: Any) -> bool:
     return channel == MESSAGES and namespace == "" and type(value) is list
 
 
-def spans_of(numbers: Iterable[int]) -> list[list[int]]:
+def spans_of(numbers: Sequence[int]) -> list[list[int]]:
     """Numbers as ranges: `[[0, 400], [402, 403]]`."""
     spans: list[list[int]] = []
+    if numbers and numbers == [*range(numbers[0], numbers[0] + len(numbers))]:  # as they mostly are
+        return [[numbers[0], numbers[-1] + 1]]
     for number in numbers:
         if spans and spans[-1][1] == number:
             spans[-1][1] = number + 1

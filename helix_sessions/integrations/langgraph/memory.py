@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from langchain_core.messages import BaseMessage
 
-from helix_sessions.integrations.langgraph.messages import is_same, mark_of
+from helix_sessions.integrations.langgraph.messages import are_same, is_same, mark_of
 from helix_sessions.integrations.langgraph.trees import NOTHING_SAID, Said
 from helix_sessions.types import JSON
 
@@ -49,18 +49,23 @@ class Listed:
 
     def find(self, items: list[Any]) -> list[int | None]:
         """For each item the place where it is stored already, or `None`."""
-        same = 0
-        for item, known, mark in zip(items, self.items, self.marks, strict=False):
-            if not is_same(item, known, mark):
-                break
-            same += 1
+        same = self._unchanged(items)
         found: list[int | None] = [*self.places[:same]]
-        by_id = {_name(item): index for index, item in enumerate(self.items)} if same < len(items) else {}
+        by_id = {_name(item): index for index, item in enumerate(self.items[same:], same)}
         for item in items[same:]:
             index = by_id.get(_name(item))
             known_already = index is not None and is_same(item, self.items[index], self.marks[index])
             found.append(self.places[index] if index is not None and known_already else None)
         return found
+
+    def _unchanged(self, items: list[Any]) -> int:
+        """How many items from the first on are the ones that were marked. Mostly all of them are, so that is
+        asked first, of the whole list at once."""
+        length = min(len(items), len(self.items))
+        if are_same(items[:length], self.items[:length], self.marks[:length]):
+            return length
+        pairs = zip(items, self.items, self.marks, strict=False)
+        return next((index for index, pair in enumerate(pairs) if not is_same(*pair)), length)
 
     def after(self, items: list[Any], places: list[int]) -> "Listed":
         """The list that these items are; what is marked already is not marked again."""

@@ -60,10 +60,15 @@ def mark_of(item: Any) -> Any:
 
 def is_same(item: Any, other: Any, mark: Any) -> bool:
     """Whether an item still is the one that was marked."""
-    if type(item) is not type(other):
+    return are_same([item], [other], [mark])
+
+
+def are_same(items: list[Any], others: list[Any], marks: list[Any]) -> bool:
+    """Whether all items still are the ones that were marked."""
+    if [*map(type, items)] != [*map(type, others)]:
         return False
     try:
-        return bool((vars(item) if isinstance(item, BaseMessage) else item) == mark)
+        return [vars(item) if isinstance(item, BaseMessage) else item for item in items] == marks
     except Exception:  # some values refuse to be compared
         return False
 

@@ -329,9 +329,11 @@ class Thread:
 
     def _said(self, draft: Draft, channel: str, items: list[Any], earlier: Listed) -> Document:
         """A list as positions in the transcript, to which what is new is appended."""
-        numbers: list[int] = []
+        found = earlier.find(items)
+        new = found.index(None) if None in found else len(found)
+        numbers: list[int] = found[:new]  # type: ignore[assignment]
         text = ""
-        for item, place in zip(items, earlier.find(items), strict=True):
+        for item, place in zip(items[new:], found[new:], strict=True):
             if place is None:
                 message = self.codec.encode_message(item)
                 place, text = draft.say(message), ""
