@@ -27,6 +27,7 @@ NODES = 3
 TTL = 20
 """Seconds until a leader that says nothing is one no longer; Patroni takes no fewer."""
 PASSWORD = "torture"
+_LEADING = ("primary", "master")
 
 _CONFIGURATION: dict[str, Any] = {
     "scope": "torture",
@@ -74,14 +75,15 @@ def _under_load(nodes: "list[Node]", choice: random.Random, stop: Stop) -> Figur
             others = [node for node in nodes if node is not leader]
             if rounds % 2 == 0:
                 leader.kill()
-                wait_for_writes(written, before + 1)
+                _leader(others)
+                wait_for_writes(written, before + len(lanes) + 1)  # not one that was under way
                 seconds.append(time.monotonic() - lost_at)
                 leader.start()
             else:
                 leader.freeze()
                 _leader(others)
                 leader.thaw()  # and with it whoever waits for its answer
-                wait_for_writes(written, before + 1)
+                wait_for_writes(written, before + len(lanes) + 1)
             _wait_until_whole(nodes)
             rounds += 1
         wait_for_writes(written, written.value + 20)
@@ -155,6 +157,10 @@ class Node:
                 return told
         except OSError:
             return {}
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return (self._place / "log").read_text(errors="replace")[-4000:]
 
     def kill(self) -> None:
         """The machine is gone."""
@@ -230,21 +236,22 @@ def _leader(nodes: list[Node]) -> Node:
     while time.monotonic() < deadline:
         for node in nodes:
             told = node.role()
-            if told.get("role") in ("primary", "master") and told.get("state") == "running":
+            if told.get("role") in _LEADING and told.get("state") == "running":
                 return node
         time.sleep(0.1)
-    raise AssertionError("Nobody leads.")
+    raise AssertionError("\n\n".join(["Nobody leads.", *(node.last_words() for node in nodes)]))
 
 
 def _wait_until_whole(nodes: list[Node]) -> None:
-    """One leads, the others follow, one of them synchronously."""
+    """One leads, and by its own account the others follow, one of them synchronously."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
-        told = [node.role() for node in nodes]
-        roles = sorted(str(it.get("role")) for it in told if it.get("state") in ("running", "streaming"))
-        if roles in (["primary", "replica", "replica"], ["master", "replica", "replica"]) and any(
-            it.get("sync_standby") for it in told
-        ):
+        following = [
+            sorted(str(it.get("sync_state")) for it in told.get("replication", ()))
+            for told in (node.role() for node in nodes)
+            if told.get("role") in _LEADING and told.get("state") == "running"
+        ]
+        if following == [["async", "sync"]]:
             return
         time.sleep(0.2)
     raise AssertionError(f"The cluster does not come together: {[node.role() for node in nodes]}")
