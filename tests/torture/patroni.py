@@ -26,6 +26,8 @@ from tests.torture.stops import Stop
 NODES = 3
 TTL = 20
 """Seconds until a leader that says nothing is one no longer; Patroni takes no fewer."""
+LOOP_WAIT = 2
+"""Seconds until a Patroni looks again."""
 PASSWORD = "torture"
 _LEADING = ("primary", "master")
 
@@ -34,7 +36,7 @@ _CONFIGURATION: dict[str, Any] = {
     "bootstrap": {
         "dcs": {
             "ttl": TTL,
-            "loop_wait": 2,
+            "loop_wait": LOOP_WAIT,
             "retry_timeout": 3,
             "synchronous_mode": True,
             "postgresql": {
@@ -243,15 +245,25 @@ def _leader(nodes: list[Node]) -> Node:
 
 
 def _wait_until_whole(nodes: list[Node]) -> None:
-    """One leads, and by its own account the others follow, one of them synchronously."""
+    """One leads, the others follow, one of them synchronously: by the leader's account, and for so long that
+    all of them know it."""
     deadline = time.monotonic() + 180
+    whole_since = None
     while time.monotonic() < deadline:
-        following = [
-            sorted(str(it.get("sync_state")) for it in told.get("replication", ()))
-            for told in (node.role() for node in nodes)
-            if told.get("role") in _LEADING and told.get("state") == "running"
-        ]
-        if following == [["async", "sync"]]:
+        if not _is_whole([node.role() for node in nodes]):
+            whole_since = None
+        elif whole_since is None:
+            whole_since = time.monotonic()
+        elif time.monotonic() - whole_since > 3 * LOOP_WAIT:
             return
         time.sleep(0.2)
     raise AssertionError(f"The cluster does not come together: {[node.role() for node in nodes]}")
+
+
+def _is_whole(told: list[dict[str, Any]]) -> bool:
+    following = [
+        sorted(str(it.get("sync_state")) for it in node.get("replication", ()))
+        for node in told
+        if node.get("role") in _LEADING and node.get("state") == "running"
+    ]
+    return following == [["async", "sync"]] and any(node.get("sync_standby") for node in told)
