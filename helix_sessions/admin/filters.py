@@ -66,26 +66,33 @@ class ConditionFilter(admin.SimpleListFilter):
         return queryset if chosen is None else chosen[1](queryset)  # type: ignore[arg-type]
 
 
-class AgentTypeFilter(admin.SimpleListFilter):
+class ColumnFilter(admin.SimpleListFilter):
+    """The rows with one value of a column."""
+
+    column: str
+
+    def has_output(self) -> bool:
+        """A value given in the address is honoured even when there are none to show."""
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The rows with the chosen value."""
+        value = self.value()
+        if not value:
+            return queryset
+        return queryset.filter(**{self.column: value}) if is_id(value) else queryset.none()
+
+
+class AgentTypeFilter(ColumnFilter):
     """`?agent=support`"""
 
     title = _("agent type")
     parameter_name = "agent"
+    column = "agent_type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """The first agent types by name; any other can be searched for."""
         return [(name, name) for name in Session.objects.agent_types(AGENT_TYPES_SHOWN)]
-
-    def has_output(self) -> bool:
-        """A type given in the address is honoured even when there are no types to show."""
-        return True
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The sessions of the chosen type."""
-        name = self.value()
-        if not name:
-            return queryset
-        return queryset.filter(agent_type=name) if is_id(name) else queryset.none()
 
 
 class DaysFilter(admin.ListFilter):

@@ -1,5 +1,6 @@
 """The session list."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -14,48 +15,24 @@ from django.utils.translation import gettext_lazy as _
 from helix_sessions.admin import pieces, sight, words
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
-from helix_sessions.admin.base import ModelAdmin, is_for_the_list, list_action
+from helix_sessions.admin.base import is_for_the_list, list_action
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
+from helix_sessions.admin.lists import ConsoleList
 from helix_sessions.admin.page_views import PageViews
-from helix_sessions.admin.paginator import BoundedPaginator
 from helix_sessions.models import Session
 
-FOUND_BY_EACH = 500
-"""A search shows the newest sessions found by each of its ways."""
 
-
-class SessionAdmin(ActionViews, PageViews, ModelAdmin):
+class SessionAdmin(ActionViews, PageViews, ConsoleList):
     """Sessions: found here, read on their pages, changed by actions alone."""
 
     list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
     list_display_links = ("session",)
     list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter)
-    list_per_page = 50
-    list_max_show_all = 0
-    sortable_by = ()
     ordering = ("-created_at", "-session_id")
     search_fields = ("session_id", "user_id", "agent_type")
     search_help_text = _("The beginning of an id, or a whole user id or agent type.")
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    paginator = BoundedPaginator
     actions_selection_counter = True
     change_list_template = "admin/helix_sessions/session/change_list.html"
-
-    class Media:
-        css = {"all": ["helix_sessions/console.css"]}
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Agents make sessions."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Sessions are changed by actions, each with its own permission."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The action deletes, through the store; the admin's own way would leave the rest behind."""
-        return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
         """Rows of the list: no documents, but whether sub-sessions are waited for."""
@@ -63,24 +40,10 @@ class SessionAdmin(ActionViews, PageViews, ModelAdmin):
             awaits_children=Q(suspended_awaiting_children__isnull=False)
         )
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """By index alone: the id or its beginning, the user, the agent type."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if not sight.is_id(term):
-            return queryset.none(), False
-        rows = queryset.order_by("-created_at", "-session_id").values_list("session_id", flat=True)
-        beginning: Any = queryset.order_by("session_id").values_list("session_id", flat=True)
-        ways = (
-            beginning.id_begins_with(term),
-            rows.filter(user_id=term),
-            rows.filter(agent_type=term),
-        )
-        found = {key for way in ways for key in way[:FOUND_BY_EACH]}
-        return queryset.filter(session_id__in=found), False
+    def ways_to_find(self, keys: Any, term: str) -> Iterable[Any]:
+        """The id or its beginning, the user, the agent type."""
+        beginning = keys.order_by("session_id").id_begins_with(term)
+        return beginning, keys.filter(user_id=term), keys.filter(agent_type=term)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
