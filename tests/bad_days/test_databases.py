@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from helix_sessions.exceptions import SessionBusy, StoreUnavailable
 from helix_sessions.store import SessionStore
 from tests.concurrency.calls import each_call, prepare
-from tests.concurrency.locks import row_held
+from tests.concurrency.locks import elsewhere, row_held
 from tests.invariants import assert_healthy, assert_invariants, dump
 from tests.parallel import run_threads
 from tests.torture.proxy import distant
@@ -306,28 +306,11 @@ def test_a_read_that_takes_too_long(store: SessionStore, engine: str):
     assert store.load_state("s").version
 
 
-@contextmanager
-def table_held() -> Iterator[None]:
+def table_held() -> Any:
     """Nobody reads the sessions while this lasts."""
-    held, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("LOCK TABLE helix_sessions_session IN ACCESS EXCLUSIVE MODE")
-                held.set()
-                release.wait(60)
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert held.wait(30)
-    try:
-        yield
-    finally:
-        release.set()
-        thread.join()
+    return elsewhere(
+        lambda: connection.cursor().execute("LOCK TABLE helix_sessions_session IN ACCESS EXCLUSIVE MODE")
+    )
 
 
 @contextmanager

@@ -120,21 +120,25 @@ def _admit(row: Row, given: Given) -> Answer:
     return row.written(1, inputs=(*row.inputs, new)), new.receipt
 
 
-def _cancel(row: Row, given: Given) -> Answer:
-    found = _find(row, given["input_id"])
+def _find_pending(row: Row, input_id: str) -> Input | str:
+    """The input, or the name of the error that there is none that waits."""
+    found = _find(row, input_id)
     if found is None:
-        return row, "InputNotFound"
-    if not found.pending:
-        return row, "InputConflict"
+        return "InputNotFound"
+    return found if found.pending else "InputConflict"
+
+
+def _cancel(row: Row, given: Given) -> Answer:
+    found = _find_pending(row, given["input_id"])
+    if isinstance(found, str):
+        return row, found
     return row.written(1, inputs=_with(row, replace(found, cancelled=True))), found.receipt
 
 
 def _set_delivery(row: Row, given: Given) -> Answer:
-    found = _find(row, given["input_id"])
-    if found is None:
-        return row, "InputNotFound"
-    if not found.pending:
-        return row, "InputConflict"
+    found = _find_pending(row, given["input_id"])
+    if isinstance(found, str):
+        return row, found
     changed = replace(found, delivery=given["delivery"])
     return row if changed == found else row.written(1, inputs=_with(row, changed)), changed.receipt
 
