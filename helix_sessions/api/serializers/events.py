@@ -1,7 +1,5 @@
 """The event log."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import DocumentField, IdField, Input
@@ -23,31 +21,3 @@ class EventsQuery(PageQuery):
     to_seq = serializers.IntegerField(required=False, min_value=0)
     types = serializers.ListField(child=serializers.CharField(), required=False, max_length=50)
     run_id = serializers.CharField(required=False, trim_whitespace=False)
-
-
-class EventSerializer(serializers.Serializer[Any]):
-    session_id = serializers.CharField()
-    seq = serializers.IntegerField()
-    type = serializers.CharField()
-    data = serializers.JSONField()  # type: ignore[assignment]
-    turn_id = serializers.CharField(allow_null=True)
-    run_id = serializers.CharField(allow_null=True)
-    created_at = serializers.DateTimeField()
-
-
-class EventPageSerializer(serializers.Serializer[Any]):
-    items = EventSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
-class ProjectedMessageSerializer(serializers.Serializer[Any]):
-    role = serializers.CharField()
-    content = serializers.JSONField()
-    tool_call_id = serializers.CharField(allow_null=True)
-    seq = serializers.IntegerField()
-    created_at = serializers.DateTimeField()
-
-
-class ProjectionSerializer(serializers.Serializer[Any]):
-    items = ProjectedMessageSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)

@@ -70,12 +70,6 @@ class DocumentField(serializers.JSONField):
         return self.validate_empty_values(data)[1] if data is empty else data
 
 
-class AnyObject(serializers.DictField):
-    """An object with anything in it."""
-
-    child = serializers.JSONField()
-
-
 class MomentField(serializers.DateTimeField):
     """A time that says its offset."""
 

@@ -1,7 +1,5 @@
 """The event stream."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import DocumentField, Input
@@ -18,8 +16,3 @@ class StreamQuery(Input):
 
 class FragmentInput(Input):
     data = DocumentField()  # type: ignore[assignment]
-
-
-class WakeSerializer(serializers.Serializer[Any]):
-    prior_head = serializers.IntegerField()
-    head_seq = serializers.IntegerField()

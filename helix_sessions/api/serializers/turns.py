@@ -1,13 +1,8 @@
 """Turns: begun, suspended, answered, resumed."""
 
-from typing import Any
-
-from rest_framework import serializers
-
 from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput
 from helix_sessions.api.serializers.fields import (
     MAX_CHECKPOINT_ID,
-    AnyObject,
     ChoiceText,
     DocumentField,
     FlagField,
@@ -20,10 +15,8 @@ from helix_sessions.api.serializers.fields import (
     WholeField,
     shaped,
 )
-from helix_sessions.api.serializers.runs import RunSerializer
-from helix_sessions.api.serializers.states import SessionStateSerializer, StateInput
-from helix_sessions.api.serializers.sub_sessions import SubSessionRefSerializer
-from helix_sessions.types import CALL_KINDS, SUBMISSION_OUTCOMES, SUSPENSIONS, TERMINAL_STATUSES
+from helix_sessions.api.serializers.states import StateInput
+from helix_sessions.types import CALL_KINDS, SUSPENSIONS, TERMINAL_STATUSES
 
 _OBJECT = {"type": "object", "additionalProperties": {}}
 
@@ -132,42 +125,3 @@ class RewindInput(Input):
         max_length=MAX_CHECKPOINT_ID,
         help_text="Back to here, not to the latest one.",
     )
-
-
-class TurnSerializer(serializers.Serializer[Any]):
-    state = SessionStateSerializer()
-    run = RunSerializer()
-
-
-class SubmissionSerializer(serializers.Serializer[Any]):
-    outcome = serializers.ChoiceField(SUBMISSION_OUTCOMES)
-    owner_session_id = serializers.CharField(help_text="The session whose call it is, and that is resumed.")
-    remaining = serializers.IntegerField(help_text="How many calls of that session are still unanswered.")
-
-
-class AnswerLinkSerializer(serializers.Serializer[Any]):
-    token = serializers.CharField()
-    url = serializers.CharField(help_text="Where the token is used.")
-    expires_at = serializers.DateTimeField()
-
-
-class AskedCallSerializer(serializers.Serializer[Any]):
-    tool_name = serializers.CharField()
-    arguments = serializers.JSONField()
-    kind = serializers.ChoiceField(CALL_KINDS)
-    requested_at = serializers.DateTimeField(allow_null=True)
-    deadline = serializers.DateTimeField(allow_null=True)
-    is_answered = serializers.BooleanField()
-    expires_at = serializers.DateTimeField(help_text="When the link stops being good.")
-
-
-class OutcomeSerializer(serializers.Serializer[Any]):
-    outcome = serializers.ChoiceField(SUBMISSION_OUTCOMES)
-
-
-class ResumptionSerializer(serializers.Serializer[Any]):
-    state = SessionStateSerializer()
-    run = RunSerializer()
-    tool_messages = serializers.ListField(child=AnyObject())
-    approved = serializers.ListField(child=AnyObject(), help_text="Calls for the caller to execute.")
-    respawn = SubSessionRefSerializer(many=True)

@@ -11,15 +11,9 @@ from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import links, page_response
 from helix_sessions.api.responses import events_text, json_response, text_response
 from helix_sessions.api.schema import PAGE, Query, operation
-from helix_sessions.api.serializers.events import (
-    EventInput,
-    EventPageSerializer,
-    EventSerializer,
-    EventsQuery,
-    ProjectionSerializer,
-)
+from helix_sessions.api.serializers.events import EventInput, EventsQuery
 from helix_sessions.api.views.base import View
-from helix_sessions.types import EventRecord, EventTexts, Page
+from helix_sessions.types import EventRecord, EventTexts, Page, ProjectedMessage
 
 _RANGE = (
     Query("from_seq", "From this number on; not with `cursor`.", int),
@@ -45,7 +39,7 @@ class EventsView(View):
     @operation(
         "get_events",
         tag="events",
-        response=EventPageSerializer,
+        response=Page[EventRecord],
         example={"items": [examples.EVENT], "next_cursor": None},
         query=_RANGE,
         linked=True,
@@ -62,7 +56,7 @@ class EventsView(View):
         tag="events",
         request=EventInput,
         sent={"type": "tool_called", "data": {"tool_call_id": "call-1", "name": "track"}},
-        response=EventSerializer,
+        response=EventRecord,
         status=201,
         example=examples.EVENT,
         etag=False,
@@ -81,7 +75,7 @@ class ProjectionView(EventsView):
     @operation(
         "project_messages",
         tag="events",
-        response=ProjectionSerializer,
+        response=Page[ProjectedMessage],
         example={
             "items": [
                 {
