@@ -180,6 +180,16 @@ EVENT = {
     "created_at": AT,
 }
 
+PROJECTED_MESSAGE = {
+    "role": "user",
+    "content": "Where is my parcel?",
+    "tool_call_id": None,
+    "seq": 2,
+    "created_at": AT,
+}
+
+INTERRUPT = {"interrupt": {"reason": "The user left.", "requested_at": AT}}
+
 REF = {"sub_session_id": "lookup-1", "agent_type": "lookup", "parent_tool_call_id": "call-1"}
 
 STORED_REF = {

@@ -137,6 +137,15 @@ def operation(
     return described
 
 
+def listing(
+    operation_id: str, *, response: Any, example: Any, query: Sequence[Query] = (), **options: Any
+) -> Callable[[F], F]:
+    """Describe a method that sends a page. `example` is one of its items."""
+    example = {"items": [example], "next_cursor": None}
+    query = (*query, *PAGE)
+    return operation(operation_id, response=response, example=example, query=query, linked=True, **options)
+
+
 def union(name: str, told_by: str, kinds: dict[str, Any]) -> Any:
     """One of several bodies, told apart by the value of a field."""
     if extend_schema is None:

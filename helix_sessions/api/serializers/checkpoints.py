@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import (
-    MAX_CHECKPOINT_ID,
+    CheckpointIdField,
     IdField,
     Input,
     ObjectField,
@@ -16,12 +16,7 @@ from helix_sessions.api.serializers.states import StateInput
 class CheckpointMetaInput(Input):
     """What a caller may say of a checkpoint."""
 
-    checkpoint_id = IdField(
-        required=False,
-        allow_null=True,
-        max_length=MAX_CHECKPOINT_ID,
-        help_text="The same id and content again returns the first result.",
-    )
+    checkpoint_id = CheckpointIdField(help_text="The same id and content again returns the first result.")
     step_id = IdField(required=False, allow_null=True)
     run_id = IdField(required=False, allow_null=True)
     metadata = ObjectField(required=False)

@@ -1,9 +1,10 @@
-"""The event log."""
+"""The event log and its stream."""
 
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import DocumentField, IdField, Input
 from helix_sessions.api.serializers.pages import PageQuery
+from helix_sessions.store.inputs import MAX_INTEGER
 
 
 class EventInput(Input):
@@ -21,3 +22,15 @@ class EventsQuery(PageQuery):
     to_seq = serializers.IntegerField(required=False, min_value=0)
     types = serializers.ListField(child=serializers.CharField(), required=False, max_length=50)
     run_id = serializers.CharField(required=False, trim_whitespace=False)
+
+
+class StreamQuery(Input):
+    after = serializers.IntegerField(required=False, min_value=0, max_value=MAX_INTEGER)
+    types = serializers.ListField(child=serializers.CharField(), required=False, max_length=50)
+    run = serializers.CharField(required=False, trim_whitespace=False)
+    wait = serializers.FloatField(required=False, min_value=0)
+    named = serializers.BooleanField(required=False, default=True)
+
+
+class FragmentInput(Input):
+    data = DocumentField()  # type: ignore[assignment]

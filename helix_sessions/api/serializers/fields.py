@@ -89,6 +89,13 @@ class IdField(TextField):
         super().__init__(**{"max_length": MAX_ID, "min_length": 1, **options})
 
 
+class CheckpointIdField(IdField):
+    """The id of a checkpoint, or null."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=MAX_CHECKPOINT_ID, required=False, allow_null=True, **options)
+
+
 class ChoiceText(serializers.ChoiceField):
     """One of some words. Which, the store checks; here they are for the schema."""
 

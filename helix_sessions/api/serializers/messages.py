@@ -1,4 +1,4 @@
-"""The transcript."""
+"""The transcript, and compactions of it."""
 
 from rest_framework import serializers
 
@@ -18,3 +18,7 @@ class TruncateInput(Input):
 class MessagesQuery(PageQuery):
     offset = serializers.IntegerField(required=False, min_value=0)
     newest_first = serializers.BooleanField(required=False)
+
+
+class CompactionInput(Input):
+    reason = IdField(required=False, help_text="Why; `manual` if nothing is said.")

@@ -1,7 +1,7 @@
 """Sessions: created, branched, listed, described."""
 
 from helix_sessions.api.serializers.fields import (
-    MAX_CHECKPOINT_ID,
+    CheckpointIdField,
     ChoiceText,
     DocumentField,
     IdField,
@@ -45,9 +45,7 @@ class NewSessionInput(SessionInput):
 
 class CloneInput(Input):
     new_id = IdField(help_text="The id of the branch.")
-    checkpoint_id = IdField(
-        required=False, allow_null=True, max_length=MAX_CHECKPOINT_ID, help_text="Branch off here, not now."
-    )
+    checkpoint_id = CheckpointIdField(help_text="Branch off here, not now.")
     message_count = WholeField(required=False, allow_null=True, min_value=0)
 
 

@@ -1,8 +1,8 @@
-"""Turns: begun, suspended, answered, resumed."""
+"""Turns with their runs and sub-sessions: begun, suspended, answered, resumed."""
 
 from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput
 from helix_sessions.api.serializers.fields import (
-    MAX_CHECKPOINT_ID,
+    CheckpointIdField,
     ChoiceText,
     DocumentField,
     FlagField,
@@ -16,7 +16,15 @@ from helix_sessions.api.serializers.fields import (
     shaped,
 )
 from helix_sessions.api.serializers.states import StateInput
-from helix_sessions.types import CALL_KINDS, SUSPENSIONS, TERMINAL_STATUSES
+from helix_sessions.types import (
+    CALL_KINDS,
+    REF_LOCATIONS,
+    REF_MODES,
+    RUN_STATUSES,
+    SESSION_STATUSES,
+    SUSPENSIONS,
+    TERMINAL_STATUSES,
+)
 
 _OBJECT = {"type": "object", "additionalProperties": {}}
 
@@ -119,9 +127,35 @@ class SettlementInput(Input):
 
 
 class RewindInput(Input):
-    checkpoint_id = IdField(
-        required=False,
-        allow_null=True,
-        max_length=MAX_CHECKPOINT_ID,
-        help_text="Back to here, not to the latest one.",
-    )
+    checkpoint_id = CheckpointIdField(help_text="Back to here, not to the latest one.")
+
+
+class RunInput(Input):
+    run_id = IdField(required=False, allow_null=True)
+    metadata = ObjectField(required=False)
+
+
+class RunUpdateInput(Input):
+    status = ChoiceText(RUN_STATUSES)
+    step_count = WholeField(required=False, allow_null=True, min_value=0)
+    output = DocumentField(required=False)
+    error = TextField(required=False, allow_null=True)
+    usage = DocumentField(required=False)
+
+
+class RefChangesInput(Input):
+    agent_type = IdField(required=False)
+    parent_tool_call_id = IdField(required=False, allow_null=True)
+    status = ChoiceText(SESSION_STATUSES, required=False)
+    mode = ChoiceText(REF_MODES, required=False)
+    location = ChoiceText(REF_LOCATIONS, required=False)
+    result = DocumentField(required=False)
+
+
+class RefInput(RefChangesInput):
+    sub_session_id = IdField()
+    agent_type = IdField()
+
+
+class RefsInput(Input):
+    refs = RefInput(many=True)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
-from django.urls import reverse
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
@@ -62,8 +61,7 @@ class ActionsView(View):
         saved = SessionRuntime(store).execute(session_id, action, expected_version=expected)
         if name != _FORK:
             return json_response(shown(saved), version=saved.version)
-        location = reverse("helix_sessions:session", args=[saved.session_id])
-        headers = {"Location": request.build_absolute_uri(location)}
+        headers = self.location(saved.session_id)
         return json_response(shown(saved), status=201, version=saved.version, headers=headers)
 
 

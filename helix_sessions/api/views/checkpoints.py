@@ -7,20 +7,19 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import LatestCheckpoint
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput, CheckpointsQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.types import Checkpoint, Page
 
 
 class CheckpointsView(View):
-    @operation(
+    @listing(
         "list_checkpoints",
         tag="checkpoints",
         response=Page[Checkpoint],
-        example={"items": [examples.CHECKPOINT], "next_cursor": None},
-        query=(*PAGE, Query("offset", "How many to skip.", int)),
-        linked=True,
+        example=examples.CHECKPOINT,
+        query=[Query("offset", "How many to skip.", int)],
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the checkpoints of a session, the last written first."""

@@ -8,7 +8,7 @@ from helix_sessions.api.idempotency import idempotent_without_a_lock
 from helix_sessions.api.outputs import Compactions, MadeCompaction
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.contexts import CompactionInput
+from helix_sessions.api.serializers.messages import CompactionInput
 from helix_sessions.api.views.base import View, risen
 from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.types import ModelContext

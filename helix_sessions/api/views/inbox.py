@@ -12,7 +12,7 @@ from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Scheduled
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.inbox import AdmitInput, DeliveryInput, InputsQuery, StopInput, WaitQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
@@ -25,14 +25,13 @@ _LOOK_SECONDS = 0.2
 
 
 class InputsView(View):
-    @operation(
+    @listing(
         "list_inputs",
         tag="inbox",
         response=Page[InputReceipt],
-        example={"items": [examples.INPUT], "next_cursor": None},
-        query=(Query("pending", "With `false`, all there ever were.", bool), *PAGE),
+        example=examples.INPUT,
+        query=[Query("pending", "With `false`, all there ever were.", bool)],
         etag=False,
-        linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List inputs in the order of their admission."""

@@ -8,21 +8,20 @@ from helix_sessions.api.filters import RunFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import CurrentRun
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.runs import RunInput, RunUpdateInput
+from helix_sessions.api.serializers.turns import RunInput, RunUpdateInput
 from helix_sessions.api.views.base import View, risen
 from helix_sessions.types import Page, Run, SessionHead
 
 
 class RunsView(View):
-    @operation(
+    @listing(
         "list_runs",
         tag="runs",
         response=Page[Run],
-        example={"items": [examples.RUN], "next_cursor": None},
-        query=(*queries(RunFilter), *PAGE),
-        linked=True,
+        example=examples.RUN,
+        query=queries(RunFilter),
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the runs of a session, newest first."""

@@ -14,7 +14,7 @@ from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Attached, Metadata, Root, Version
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response, no_content
-from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
 from helix_sessions.api.serializers.sessions import AttachInput, CloneInput, NewSessionInput, SessionInput
 from helix_sessions.api.views.base import View
@@ -54,20 +54,18 @@ class CreatingView(View):
         return SessionStore(conf.API_DATABASE).create_session(session_id, owner=owner, **given)
 
     def created(self, state: SessionState) -> HttpResponse:
-        location = reverse("helix_sessions:session", args=[state.session_id])
-        headers = {"Location": self.request.build_absolute_uri(location)}
+        headers = self.location(state.session_id)
         return json_response(state, status=201, version=state.version, headers=headers)
 
 
 class SessionsView(CreatingView):
-    @operation(
+    @listing(
         "list_sessions",
         tag="sessions",
         response=Page[SessionSummary],
-        example={"items": [examples.SUMMARY], "next_cursor": None},
-        query=(*queries(SessionFilter), *PAGE),
+        example=examples.SUMMARY,
+        query=queries(SessionFilter),
         etag=False,
-        linked=True,
     )
     def get(self, request: Request) -> HttpResponse:
         """List the sessions this user may see, newest first."""

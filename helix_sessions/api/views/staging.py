@@ -11,7 +11,7 @@ from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Removed
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, Query, operation
+from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.staging import (
     CleanupInput,
     DiscardInput,
@@ -25,14 +25,13 @@ from helix_sessions.types import CommitResult, Page, StagedChange
 
 
 class StagingView(View):
-    @operation(
+    @listing(
         "get_staged_changes",
         tag="staging",
         response=Page[StagedChange],
-        example={"items": [examples.STAGED], "next_cursor": None},
-        query=(Query("step_id", "What this step staged only."), *PAGE),
+        example=examples.STAGED,
+        query=[Query("step_id", "What this step staged only.")],
         etag=False,
-        linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List what is staged, in the order it will be applied."""

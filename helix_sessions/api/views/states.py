@@ -186,7 +186,7 @@ class InterruptView(View):
         "peek_interrupt_flag",
         tag="interrupt",
         response=Interrupt,
-        example={"interrupt": {"reason": "The user left.", "requested_at": examples.AT}},
+        example=examples.INTERRUPT,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the flag and leave it."""
@@ -223,7 +223,7 @@ class TakeInterruptView(View):
         "take_interrupt_flag",
         tag="interrupt",
         response=Interrupt,
-        example={"interrupt": {"reason": "The user left.", "requested_at": examples.AT}},
+        example=examples.INTERRUPT,
         etag=False,
         if_match=True,
     )

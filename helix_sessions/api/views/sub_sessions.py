@@ -7,21 +7,19 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Version
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.sub_sessions import RefChangesInput, RefsInput
+from helix_sessions.api.serializers.turns import RefChangesInput, RefsInput
 from helix_sessions.api.views.base import View, risen
 from helix_sessions.types import Page, SubSessionRef
 
 
 class SubSessionsView(View):
-    @operation(
+    @listing(
         "get_sub_session_refs",
         tag="sub-sessions",
         response=Page[SubSessionRef],
-        example={"items": [examples.STORED_REF], "next_cursor": None},
-        query=PAGE,
-        linked=True,
+        example=examples.STORED_REF,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the references to sub-sessions, in the order they were added."""
