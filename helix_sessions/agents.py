@@ -7,12 +7,14 @@ Values: frozen, compared by content. A changed one is made with `dataclasses.rep
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, Final, TypeVar, overload
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, overload
 
 from helix_sessions.exceptions import InvalidInput
 
 T = TypeVar("T")
 Message = Mapping[str, Any]
+StoredAt: TypeAlias = Annotated[datetime | None, datetime]
+"""A time of the store: `None` in a value that is not stored yet, never in one that the API sends."""
 
 AGENT_STATUSES: Final = ("active", "suspended", "completed", "failed", "deleted")
 
@@ -200,8 +202,8 @@ class AgentSessionInfo:
     """Rises by one with each save; 0 for a session that is not stored yet."""
     agent_name: str
     agent_label: str | None
-    created_at: datetime | None
-    updated_at: datetime | None
+    created_at: StoredAt
+    updated_at: StoredAt
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from helix_sessions.agents import AgentDefinition as AgentDefinition
 from helix_sessions.agents import AgentSession as AgentSession
@@ -13,6 +13,7 @@ from helix_sessions.agents import AgentSessionInfo as AgentSessionInfo
 from helix_sessions.agents import AgentState as AgentState
 from helix_sessions.agents import Budget as Budget
 from helix_sessions.agents import Execution as Execution
+from helix_sessions.agents import StoredAt as StoredAt
 from helix_sessions.exceptions import InvalidInput
 
 JSON: TypeAlias = Any
@@ -66,6 +67,21 @@ SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
 DELIVERIES: Final = ("steer", "queue")
 SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
+RUN_OUTCOMES: Final = (*(status for status in RUN_STATUSES if status != "running"), "idle")
+
+# Python code takes them for a `str`. The second argument is what the API sends.
+SessionStatus: TypeAlias = Annotated[str, Literal[SESSION_STATUSES]]
+RunStatus: TypeAlias = Annotated[str, Literal[RUN_STATUSES]]
+SessionMode: TypeAlias = Annotated[str, Literal[MODES]]
+CheckpointSource: TypeAlias = Annotated[str, Literal[CHECKPOINT_SOURCES]]
+RefMode: TypeAlias = Annotated[str, Literal[REF_MODES]]
+RefLocation: TypeAlias = Annotated[str, Literal[REF_LOCATIONS]]
+CallKind: TypeAlias = Annotated[str, Literal[CALL_KINDS]]
+Delivery: TypeAlias = Annotated[str, Literal[DELIVERIES]]
+SubmissionOutcome: TypeAlias = Annotated[str, Literal[SUBMISSION_OUTCOMES]]
+OutcomeKind: TypeAlias = Annotated[str, Literal[RUN_OUTCOMES]]
+OwnerKey: TypeAlias = Annotated[Any, int | str | None]
+"""The primary key of a user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +103,12 @@ class SessionSummary:
 
     session_id: str
     agent_type: str
-    status: str
+    status: SessionStatus
     version: int
     step_count: int
     message_count: int
     user_id: str | None
-    owner_id: Any
+    owner_id: OwnerKey
     tags: tuple[str, ...]
     parent_session_id: str | None
     expires_at: datetime | None
@@ -106,8 +122,8 @@ class SessionHead:
 
     session_id: str
     agent_type: str
-    owner_id: Any
-    status: str
+    owner_id: OwnerKey
+    status: SessionStatus
     version: int
     head_seq: int
     message_count: int
@@ -117,14 +133,17 @@ class SessionHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """Everything a process needs to go on with a session. Edit one with `dataclasses.replace`."""
+    """Everything a process needs to go on with a session.
+
+    A caller edits one with `dataclasses.replace`.
+    """
 
     session_id: str
     agent_type: str
     stream_id: str | None = None
     custom_state: dict[str, JSON] = field(default_factory=dict)
     """The agent's own document."""
-    status: str = "active"
+    status: SessionStatus = "active"
     step_count: int = 0
     output: JSON = None
     error: str | None = None
@@ -146,8 +165,8 @@ class SessionState:
     parent_session_id: str | None = None
     root_session_id: str | None = None
     forked_from: tuple[str, str | None] | None = None
-    """The source session and its checkpoint, if this session is a branch."""
-    mode: str = "standard"
+    """The source session, and its checkpoint or `None`, if this session is a branch."""
+    mode: SessionMode = "standard"
     version: int = 1
     """Rises by one with every change; what `expected_version` is compared with."""
     resume_count: int = 0
@@ -156,14 +175,14 @@ class SessionState:
     message_count: int = 0
     checkpoint_id: str | None = None
     checkpointed_at: datetime | None = None
-    checkpoint_source: str | None = None
-    owner_id: Any = None
+    checkpoint_source: CheckpointSource | None = None
+    owner_id: OwnerKey = None
     user_id: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, JSON] = field(default_factory=dict)
     workspace_ref: JSON = None
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
+    created_at: StoredAt = None
+    updated_at: StoredAt = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +292,7 @@ class Run:
     run_id: str
     session_id: str
     turn: int
-    status: str
+    status: RunStatus
     step_count: int
     start_sequence: int
     """The session's `head_seq` just before the run."""
@@ -294,8 +313,8 @@ class Checkpoint:
     checkpoint_id: str
     session_id: str
     step_count: int
-    status: str
-    source: str
+    status: SessionStatus
+    source: CheckpointSource
     state: SessionState
     """The state as it was."""
     message_count: int
@@ -373,12 +392,12 @@ class SubSessionRef:
     sub_session_id: str
     agent_type: str
     parent_tool_call_id: str | None = None
-    status: str = "active"
-    mode: str = "ephemeral"
-    location: str = "local"
+    status: SessionStatus = "active"
+    mode: RefMode = "ephemeral"
+    location: RefLocation = "local"
     result: JSON = None
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
+    created_at: StoredAt = None
+    updated_at: StoredAt = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +407,7 @@ class PendingCall:
     tool_call_id: str
     tool_name: str
     arguments: JSON
-    kind: str = "client_tool"
+    kind: CallKind = "client_tool"
     """`client_tool`: the answer is the tool's result. `approval`: a decision whether to execute it."""
     approval_id: str | None = None
     deadline: datetime | None = None
@@ -416,10 +435,10 @@ class Turn:
 class Submission:
     """What became of an answer."""
 
-    outcome: str
+    outcome: SubmissionOutcome
     """`accepted`, `already_completed`, or `late`."""
     owner_session_id: str
-    """The session whose call it is."""
+    """The session whose call it is: the one to resume."""
     remaining: int
     """How many calls of that session are still unanswered."""
 
@@ -439,7 +458,7 @@ class AskedCall:
 
     tool_name: str
     arguments: JSON
-    kind: str
+    kind: CallKind
     """`client_tool`: a result is wanted. `approval`: a decision."""
     requested_at: datetime | None
     deadline: datetime | None
@@ -471,7 +490,7 @@ class InputReceipt:
     session_id: str
     prompt: JSON
     """A string, or an object whose keys become those of the message."""
-    delivery: str
+    delivery: Delivery
     """`steer`: seen at the next boundary of what runs. `queue`: opens an activity of its own."""
     admitted_seq: int
     """The number of the event that admitted it."""
@@ -496,7 +515,7 @@ class Occupancy:
     """Who is busy with a session, and whether anything is still to come."""
 
     session_id: str
-    status: str
+    status: SessionStatus
     run_id: str | None
     """The running run."""
     pending_inputs: int
@@ -534,7 +553,7 @@ class TurnOutcome:
 class RunOutcome:
     """What became of a session that a runner drove."""
 
-    kind: str
+    kind: OutcomeKind
     """`completed`, `failed`, `interrupted`, `suspended_client_tool`, `suspended_awaiting_children`,
     `suspended_step_partial`, or `idle`: there was nothing to do."""
     run: Run | None = None
@@ -799,7 +818,7 @@ class ModelContext:
     """The epoch's text; empty when there is no epoch."""
     messages: list[dict[str, JSON]]
     estimated_tokens: int = 0
-    """By `chars_over_four`."""
+    """By `chars_over_four`: the characters, divided by four."""
 
 
 def chars_over_four(context: ModelContext) -> int:

@@ -120,7 +120,11 @@ def test_no_drawer_for_everything(path: Path) -> None:
     assert path.stem not in {"utils", "helpers", "common", "misc", "util"}
 
 
+STILL_LARGE = {"store/sessions.py", "store/unit.py", "types.py"}
+"""The files above 400 lines that are still to be divided. No other may become one."""
+
+
 def test_files_stay_small() -> None:
     lengths = {named(path): len(path.read_text().splitlines()) for path in FILES}
     assert statistics.median(lengths.values()) <= 120
-    assert len([name for name, length in lengths.items() if length > 400]) <= 3
+    assert {name for name, length in lengths.items() if length > 400} <= STILL_LARGE

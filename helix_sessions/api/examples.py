@@ -81,7 +81,13 @@ AGENT_SESSION: dict[str, Any] = {
         "metadata": {"tier": "gold"},
         "system_prompt": "Be kind.",
         "model": "large",
-        "budget": {"max_steps": 20},
+        "budget": {
+            "max_steps": 20,
+            "max_tokens": None,
+            "max_seconds": None,
+            "max_cost": None,
+            "deadline": None,
+        },
         "execution_count": 1,
         "execution": {"status": "completed", "error": None, "steps": 1, "usage": {"tokens": 120}},
     },
@@ -173,6 +179,16 @@ EVENT = {
     "run_id": None,
     "created_at": AT,
 }
+
+PROJECTED_MESSAGE = {
+    "role": "user",
+    "content": "Where is my parcel?",
+    "tool_call_id": None,
+    "seq": 2,
+    "created_at": AT,
+}
+
+INTERRUPT = {"interrupt": {"reason": "The user left.", "requested_at": AT}}
 
 REF = {"sub_session_id": "lookup-1", "agent_type": "lookup", "parent_tool_call_id": "call-1"}
 

@@ -19,43 +19,47 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., HttpResponse])
 
+_Asked = tuple[Any, str, str]
+"""Who asks, with which key, and the digest of the request."""
+
 _KEPT_HEADERS = ("Content-Type", "ETag", "Location", "Link")
 
 
 def idempotent(method: F) -> F:
     """Let a `post` honour `Idempotency-Key`. Answers of the store are kept, its refusals too; what was
     not even tried (a malformed request, a busy session) is not."""
-
-    @wraps(method)
-    def once(view: "View", request: Any, **kwargs: Any) -> HttpResponse:
-        key = request.headers.get("Idempotency-Key")
-        if key is None:
-            return method(view, request, **kwargs)
-        call = partial(method, view, request, **kwargs)
-        return _response(_store().answer_once(request.user, key, _digest(view), partial(_answer, call)))
-
-    once.is_idempotent = True  # type: ignore[attr-defined]
-    return cast(F, once)
+    return _keyed(method, _at_once)
 
 
 def idempotent_without_a_lock(method: F) -> F:
     """The same for a `post` that takes its time and must hold no lock meanwhile: the answer is kept after
     the work. It must see to it by itself that nothing is done twice at once."""
+    return _keyed(method, _after_the_work)
 
+
+def _keyed(method: F, answered: Callable[[_Asked, Callable[[], Answer]], Answer]) -> F:
     @wraps(method)
     def once(view: "View", request: Any, **kwargs: Any) -> HttpResponse:
+        call = partial(method, view, request, **kwargs)
         key = request.headers.get("Idempotency-Key")
         if key is None:
-            return method(view, request, **kwargs)
-        asked = request.user, key, _digest(view)
-        try:
-            return _response(_store().answer_once(*asked, _not_yet))
-        except _NotAnsweredYet:
-            answer = _answer(partial(method, view, request, **kwargs))
-        return _response(_store().answer_once(*asked, lambda: answer))
+            return call()
+        return _response(answered((request.user, key, _digest(view)), partial(_answer, call)))
 
     once.is_idempotent = True  # type: ignore[attr-defined]
     return cast(F, once)
+
+
+def _at_once(asked: _Asked, answer: Callable[[], Answer]) -> Answer:
+    return _store().answer_once(*asked, answer)
+
+
+def _after_the_work(asked: _Asked, answer: Callable[[], Answer]) -> Answer:
+    try:
+        return _store().answer_once(*asked, _not_yet)
+    except _NotAnsweredYet:
+        given = answer()
+    return _store().answer_once(*asked, lambda: given)
 
 
 class _NotAnsweredYet(Exception):

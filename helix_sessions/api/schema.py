@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from helix_sessions.api.exceptions import PROBLEM
-from helix_sessions.api.serializers.problems import ProblemSerializer
+from helix_sessions.api.outputs import Problem
 
 try:
     from drf_spectacular.utils import (
@@ -18,6 +18,8 @@ try:
         PolymorphicProxySerializer,
         extend_schema,
     )
+
+    from helix_sessions.api.components import Output
 except ImportError:  # pragma: no cover - the extra `schema` is not installed
     extend_schema = None  # type: ignore[assignment]
 
@@ -77,8 +79,11 @@ def operation(
     located: bool = False,
     public: bool = False,
 ) -> Callable[[F], F]:
-    """Describe a method of a view. `sent` and `example` are an example of the body and of the answer;
-    `public` is one that nobody has to log in for."""
+    """Describe a method of a view.
+
+    `request` is a serializer; `response`, and each of `also`, is the type of what the method sends.
+    `sent` and `example` are examples of both. A `public` method takes requests without a login.
+    """
     if extend_schema is None:
 
         def unchanged(method: F) -> F:
@@ -91,15 +96,16 @@ def operation(
         statuses = (status, *(also or {}))
         errors = READ_ERRORS if name == "get" else WRITE_ERRORS
         responses: dict[Any, Any] = {
-            (code, PROBLEM): OpenApiResponse(ProblemSerializer, description=_DESCRIPTIONS[code])
+            (code, PROBLEM): OpenApiResponse(Output(Problem), description=_DESCRIPTIONS[code])
             for code in errors
             if code not in statuses and not (public and code in (401, 403))
         }
         for code, body in {status: response, **(also or {})}.items():
-            key = (
-                code if body is None else (code, PROBLEM if body is ProblemSerializer else "application/json")
-            )
-            responses[key] = OpenApiResponse(body, description=_DESCRIPTIONS.get(code, "")) if body else None
+            if body is None:
+                responses[code] = None
+                continue
+            answer = OpenApiResponse(Output(body), description=_DESCRIPTIONS.get(code, ""))
+            responses[code, PROBLEM if body is Problem else "application/json"] = answer
         if name == "get" and etag:
             responses[304] = OpenApiResponse(description="Nothing has changed since `If-None-Match`.")
         parameters = [_query(each) for each in query]
@@ -129,6 +135,15 @@ def operation(
         return decorated
 
     return described
+
+
+def listing(
+    operation_id: str, *, response: Any, example: Any, query: Sequence[Query] = (), **options: Any
+) -> Callable[[F], F]:
+    """Describe a method that sends a page. `example` is one of its items."""
+    example = {"items": [example], "next_cursor": None}
+    query = (*query, *PAGE)
+    return operation(operation_id, response=response, example=example, query=query, linked=True, **options)
 
 
 def union(name: str, told_by: str, kinds: dict[str, Any]) -> Any:

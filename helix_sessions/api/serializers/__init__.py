@@ -1,2 +1,2 @@
-"""The shapes of what comes in (`…Input`) and of what goes out. Inputs are checked here only for their
-shape; what a value may be is the store's to say. Outputs describe the answers in the schema."""
+"""The shapes of what comes in: bodies (`…Input`) and query parameters (`…Query`). Only the shape is checked
+here; the store decides which values it takes. What goes out is described by its own type."""

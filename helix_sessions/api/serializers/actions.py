@@ -2,11 +2,8 @@
 
 from typing import Any
 
-from rest_framework import serializers
-
 from helix_sessions.api.schema import union
 from helix_sessions.api.serializers.fields import (
-    AnyObject,
     DocumentField,
     IdField,
     Input,
@@ -142,46 +139,3 @@ INPUTS: dict[str, type[Input]] = {
 }
 
 SessionAction = union("SessionAction", "action", INPUTS)
-
-
-class AgentSessionInfoSerializer(serializers.Serializer[Any]):
-    session_id = serializers.CharField()
-    parent_id = serializers.CharField(allow_null=True)
-    status = serializers.CharField(help_text="active, suspended, completed, failed or interrupted.")
-    version = serializers.IntegerField()
-    agent_name = serializers.CharField()
-    agent_label = serializers.CharField(allow_null=True)
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-
-class AgentDefinitionSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    label = serializers.CharField(allow_null=True)  # type: ignore[assignment]
-    system_prompt = serializers.CharField(allow_blank=True)
-    model = DocumentField()
-    budget = AnyObject(allow_null=True)
-    metadata = AnyObject()
-
-
-class ExecutionSerializer(serializers.Serializer[Any]):
-    status = serializers.CharField()
-    error = serializers.CharField(allow_null=True)
-    steps = serializers.IntegerField()
-    usage = AnyObject(allow_null=True)
-
-
-class AgentStateSerializer(serializers.Serializer[Any]):
-    message_count = serializers.IntegerField(help_text="The messages are at `messages/`.")
-    metadata = AnyObject()
-    system_prompt = serializers.CharField(allow_blank=True)
-    model = DocumentField()
-    budget = AnyObject(allow_null=True)
-    execution_count = serializers.IntegerField()
-    execution = ExecutionSerializer(allow_null=True)
-
-
-class AgentSessionSerializer(serializers.Serializer[Any]):
-    info = AgentSessionInfoSerializer()
-    definition = AgentDefinitionSerializer()
-    state = AgentStateSerializer()

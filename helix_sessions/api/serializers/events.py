@@ -1,11 +1,10 @@
-"""The event log."""
-
-from typing import Any
+"""The event log and its stream."""
 
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import DocumentField, IdField, Input
 from helix_sessions.api.serializers.pages import PageQuery
+from helix_sessions.store.inputs import MAX_INTEGER
 
 
 class EventInput(Input):
@@ -25,29 +24,13 @@ class EventsQuery(PageQuery):
     run_id = serializers.CharField(required=False, trim_whitespace=False)
 
 
-class EventSerializer(serializers.Serializer[Any]):
-    session_id = serializers.CharField()
-    seq = serializers.IntegerField()
-    type = serializers.CharField()
-    data = serializers.JSONField()  # type: ignore[assignment]
-    turn_id = serializers.CharField(allow_null=True)
-    run_id = serializers.CharField(allow_null=True)
-    created_at = serializers.DateTimeField()
+class StreamQuery(Input):
+    after = serializers.IntegerField(required=False, min_value=0, max_value=MAX_INTEGER)
+    types = serializers.ListField(child=serializers.CharField(), required=False, max_length=50)
+    run = serializers.CharField(required=False, trim_whitespace=False)
+    wait = serializers.FloatField(required=False, min_value=0)
+    named = serializers.BooleanField(required=False, default=True)
 
 
-class EventPageSerializer(serializers.Serializer[Any]):
-    items = EventSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
-class ProjectedMessageSerializer(serializers.Serializer[Any]):
-    role = serializers.CharField()
-    content = serializers.JSONField()
-    tool_call_id = serializers.CharField(allow_null=True)
-    seq = serializers.IntegerField()
-    created_at = serializers.DateTimeField()
-
-
-class ProjectionSerializer(serializers.Serializer[Any]):
-    items = ProjectedMessageSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
+class FragmentInput(Input):
+    data = DocumentField()  # type: ignore[assignment]

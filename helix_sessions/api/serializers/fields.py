@@ -70,12 +70,6 @@ class DocumentField(serializers.JSONField):
         return self.validate_empty_values(data)[1] if data is empty else data
 
 
-class AnyObject(serializers.DictField):
-    """An object with anything in it."""
-
-    child = serializers.JSONField()
-
-
 class MomentField(serializers.DateTimeField):
     """A time that says its offset."""
 
@@ -93,6 +87,13 @@ class MomentField(serializers.DateTimeField):
 class IdField(TextField):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": MAX_ID, "min_length": 1, **options})
+
+
+class CheckpointIdField(IdField):
+    """The id of a checkpoint, or null."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=MAX_CHECKPOINT_ID, required=False, allow_null=True, **options)
 
 
 class ChoiceText(serializers.ChoiceField):

@@ -1,7 +1,5 @@
 """Inputs, and what becomes of them."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import (
@@ -13,10 +11,7 @@ from helix_sessions.api.serializers.fields import (
     TextField,
 )
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.runs import RunSerializer
-from helix_sessions.types import DELIVERIES, RUN_STATUSES, SESSION_STATUSES
-
-OUTCOMES = (*(status for status in RUN_STATUSES if status != "running"), "idle")
+from helix_sessions.types import DELIVERIES
 
 
 class AdmitInput(Input):
@@ -41,38 +36,3 @@ class InputsQuery(PageQuery):
 
 class WaitQuery(Input):
     timeout = serializers.FloatField(required=False, min_value=0)
-
-
-class InputReceiptSerializer(serializers.Serializer[Any]):
-    input_id = serializers.CharField()
-    session_id = serializers.CharField()
-    prompt = serializers.JSONField()
-    delivery = serializers.ChoiceField(DELIVERIES)
-    admitted_seq = serializers.IntegerField()
-    promoted_seq = serializers.IntegerField(allow_null=True)
-    created_at = serializers.DateTimeField()
-
-
-class InputPageSerializer(serializers.Serializer[Any]):
-    items = InputReceiptSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
-class ScheduledSerializer(serializers.Serializer[Any]):
-    scheduled = serializers.BooleanField()
-
-
-class RunOutcomeSerializer(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(OUTCOMES)
-    run = RunSerializer(allow_null=True)
-    output = serializers.JSONField()
-    error = serializers.CharField(allow_null=True)
-
-
-class OccupancySerializer(serializers.Serializer[Any]):
-    session_id = serializers.CharField()
-    status = serializers.ChoiceField(SESSION_STATUSES)
-    run_id = serializers.CharField(allow_null=True)
-    pending_inputs = serializers.IntegerField()
-    owner = serializers.CharField(allow_null=True)
-    idle = serializers.BooleanField()

@@ -1,10 +1,8 @@
-"""The transcript."""
-
-from typing import Any
+"""The transcript, and compactions of it."""
 
 from rest_framework import serializers
 
-from helix_sessions.api.serializers.fields import AnyObject, IdField, Input, ObjectsField, WholeField
+from helix_sessions.api.serializers.fields import IdField, Input, ObjectsField, WholeField
 from helix_sessions.api.serializers.pages import PageQuery
 
 
@@ -22,23 +20,5 @@ class MessagesQuery(PageQuery):
     newest_first = serializers.BooleanField(required=False)
 
 
-class MessagePageSerializer(serializers.Serializer[Any]):
-    messages = serializers.ListField(child=AnyObject())
-    total = serializers.IntegerField()
-    has_more = serializers.BooleanField()
-    next_cursor = serializers.CharField(allow_null=True)
-
-
-class AppendResultSerializer(serializers.Serializer[Any]):
-    first_position = serializers.IntegerField()
-    message_count = serializers.IntegerField()
-    version = serializers.IntegerField()
-    head_seq = serializers.IntegerField()
-
-
-class MessageCountSerializer(serializers.Serializer[Any]):
-    message_count = serializers.IntegerField()
-
-
-class RemovedSerializer(serializers.Serializer[Any]):
-    removed = serializers.IntegerField()
+class CompactionInput(Input):
+    reason = IdField(required=False, help_text="Why; `manual` if nothing is said.")

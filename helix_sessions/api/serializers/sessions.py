@@ -1,12 +1,7 @@
 """Sessions: created, branched, listed, described."""
 
-from typing import Any
-
-from rest_framework import serializers
-
 from helix_sessions.api.serializers.fields import (
-    MAX_CHECKPOINT_ID,
-    AnyObject,
+    CheckpointIdField,
     ChoiceText,
     DocumentField,
     IdField,
@@ -17,7 +12,7 @@ from helix_sessions.api.serializers.fields import (
     WholeField,
     shaped,
 )
-from helix_sessions.types import MODES, SESSION_STATUSES
+from helix_sessions.types import MODES
 
 OwnerField = shaped(DocumentField, {"type": ["integer", "string", "null"]})
 
@@ -50,49 +45,9 @@ class NewSessionInput(SessionInput):
 
 class CloneInput(Input):
     new_id = IdField(help_text="The id of the branch.")
-    checkpoint_id = IdField(
-        required=False, allow_null=True, max_length=MAX_CHECKPOINT_ID, help_text="Branch off here, not now."
-    )
+    checkpoint_id = CheckpointIdField(help_text="Branch off here, not now.")
     message_count = WholeField(required=False, allow_null=True, min_value=0)
 
 
 class AttachInput(Input):
     agent_type = IdField(required=False)
-
-
-class SessionSummarySerializer(serializers.Serializer[Any]):
-    session_id = serializers.CharField()
-    agent_type = serializers.CharField()
-    status = serializers.ChoiceField(SESSION_STATUSES)
-    version = serializers.IntegerField()
-    step_count = serializers.IntegerField()
-    message_count = serializers.IntegerField()
-    user_id = serializers.CharField(allow_null=True)
-    owner_id = OwnerField()
-    tags = serializers.ListField(child=serializers.CharField())
-    parent_session_id = serializers.CharField(allow_null=True)
-    expires_at = serializers.DateTimeField(allow_null=True)
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-
-class SessionPageSerializer(serializers.Serializer[Any]):
-    items = SessionSummarySerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
-class MetadataSerializer(serializers.Serializer[Any]):
-    metadata = AnyObject()
-    version = serializers.IntegerField()
-
-
-class VersionSerializer(serializers.Serializer[Any]):
-    version = serializers.IntegerField()
-
-
-class AttachedSerializer(serializers.Serializer[Any]):
-    head_seq = serializers.IntegerField()
-
-
-class RootSerializer(serializers.Serializer[Any]):
-    sessions = serializers.CharField()

@@ -1,11 +1,9 @@
 """Staged writes."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput
-from helix_sessions.api.serializers.fields import AnyObject, IdField, Input, ObjectsField
+from helix_sessions.api.serializers.fields import IdField, Input, ObjectsField
 from helix_sessions.api.serializers.pages import PageQuery
 
 MAX_AGE = 10 * 365 * 24 * 3600
@@ -30,15 +28,3 @@ class CleanupInput(Input):
 
 class StagingQuery(PageQuery):
     step_id = serializers.CharField(required=False, trim_whitespace=False)
-
-
-class StagedChangeSerializer(serializers.Serializer[Any]):
-    step_id = serializers.CharField()
-    tool_call_id = serializers.CharField()
-    writes = serializers.ListField(child=AnyObject())
-    staged_at = serializers.DateTimeField()
-
-
-class StagedPageSerializer(serializers.Serializer[Any]):
-    items = StagedChangeSerializer(many=True)
-    next_cursor = serializers.CharField(allow_null=True)

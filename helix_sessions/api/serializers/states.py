@@ -3,10 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from rest_framework import serializers
-
 from helix_sessions.api.serializers.fields import (
-    AnyObject,
     ChoiceText,
     DocumentField,
     IdField,
@@ -18,8 +15,7 @@ from helix_sessions.api.serializers.fields import (
     TextsField,
     WholeField,
 )
-from helix_sessions.api.serializers.sessions import OwnerField
-from helix_sessions.types import CHECKPOINT_SOURCES, MODES, SESSION_STATUSES, SessionState
+from helix_sessions.types import MODES, SESSION_STATUSES, SessionState
 
 
 class StateInput(Input):
@@ -84,78 +80,3 @@ class StatusUpdateInput(Input):
 
 class InterruptInput(Input):
     reason = TextField(required=False, allow_null=True)
-
-
-class SessionStateSerializer(serializers.Serializer[Any]):
-    session_id = serializers.CharField()
-    agent_type = serializers.CharField()
-    stream_id = serializers.CharField(allow_null=True)
-    custom_state = AnyObject()
-    status = serializers.ChoiceField(SESSION_STATUSES)
-    step_count = serializers.IntegerField()
-    output = serializers.JSONField()
-    error = serializers.CharField(allow_null=True)
-    failure_reason = serializers.CharField(allow_null=True)
-    interrupt_context = serializers.JSONField()
-    pending_client_tool_calls = AnyObject(allow_null=True)
-    suspended_awaiting_children = AnyObject(allow_null=True)
-    suspended_step_id = serializers.CharField(allow_null=True)
-    suspension_context = serializers.JSONField()
-    completed_client_tool_calls = AnyObject(allow_null=True)
-    client_tool_call_ownership = AnyObject(allow_null=True)
-    tracing_context = serializers.JSONField()
-    location = serializers.JSONField()
-    expires_at = serializers.DateTimeField(allow_null=True)
-    parent_session_id = serializers.CharField(allow_null=True)
-    root_session_id = serializers.CharField(allow_null=True)
-    forked_from = serializers.ListField(
-        child=serializers.CharField(allow_null=True),
-        min_length=2,
-        max_length=2,
-        allow_null=True,
-        help_text="The source session, and its checkpoint or null.",
-    )
-    mode = serializers.ChoiceField(MODES)
-    version = serializers.IntegerField()
-    resume_count = serializers.IntegerField()
-    head_seq = serializers.IntegerField()
-    message_count = serializers.IntegerField()
-    checkpoint_id = serializers.CharField(allow_null=True)
-    checkpointed_at = serializers.DateTimeField(allow_null=True)
-    checkpoint_source = serializers.ChoiceField(CHECKPOINT_SOURCES, allow_null=True)
-    owner_id = OwnerField()
-    user_id = serializers.CharField(allow_null=True)
-    tags = serializers.ListField(child=serializers.CharField())
-    metadata = AnyObject()
-    workspace_ref = serializers.JSONField()
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-
-class StatusSerializer(serializers.Serializer[Any]):
-    status = serializers.ChoiceField(SESSION_STATUSES)
-    version = serializers.IntegerField()
-
-
-class CasOkSerializer(serializers.Serializer[Any]):
-    ok = serializers.BooleanField()
-    new_version = serializers.IntegerField()
-
-
-class CountersSerializer(serializers.Serializer[Any]):
-    step_count = serializers.IntegerField()
-    resume_count = serializers.IntegerField()
-    version = serializers.IntegerField()
-
-
-class CountSerializer(serializers.Serializer[Any]):
-    value = serializers.IntegerField()
-
-
-class InterruptRequestSerializer(serializers.Serializer[Any]):
-    reason = serializers.CharField(allow_null=True)
-    requested_at = serializers.DateTimeField()
-
-
-class InterruptSerializer(serializers.Serializer[Any]):
-    interrupt = InterruptRequestSerializer(allow_null=True)

@@ -1,13 +1,8 @@
-"""Turns: begun, suspended, answered, resumed."""
-
-from typing import Any
-
-from rest_framework import serializers
+"""Turns with their runs and sub-sessions: begun, suspended, answered, resumed."""
 
 from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput
 from helix_sessions.api.serializers.fields import (
-    MAX_CHECKPOINT_ID,
-    AnyObject,
+    CheckpointIdField,
     ChoiceText,
     DocumentField,
     FlagField,
@@ -20,10 +15,16 @@ from helix_sessions.api.serializers.fields import (
     WholeField,
     shaped,
 )
-from helix_sessions.api.serializers.runs import RunSerializer
-from helix_sessions.api.serializers.states import SessionStateSerializer, StateInput
-from helix_sessions.api.serializers.sub_sessions import SubSessionRefSerializer
-from helix_sessions.types import CALL_KINDS, SUBMISSION_OUTCOMES, SUSPENSIONS, TERMINAL_STATUSES
+from helix_sessions.api.serializers.states import StateInput
+from helix_sessions.types import (
+    CALL_KINDS,
+    REF_LOCATIONS,
+    REF_MODES,
+    RUN_STATUSES,
+    SESSION_STATUSES,
+    SUSPENSIONS,
+    TERMINAL_STATUSES,
+)
 
 _OBJECT = {"type": "object", "additionalProperties": {}}
 
@@ -126,48 +127,35 @@ class SettlementInput(Input):
 
 
 class RewindInput(Input):
-    checkpoint_id = IdField(
-        required=False,
-        allow_null=True,
-        max_length=MAX_CHECKPOINT_ID,
-        help_text="Back to here, not to the latest one.",
-    )
+    checkpoint_id = CheckpointIdField(help_text="Back to here, not to the latest one.")
 
 
-class TurnSerializer(serializers.Serializer[Any]):
-    state = SessionStateSerializer()
-    run = RunSerializer()
+class RunInput(Input):
+    run_id = IdField(required=False, allow_null=True)
+    metadata = ObjectField(required=False)
 
 
-class SubmissionSerializer(serializers.Serializer[Any]):
-    outcome = serializers.ChoiceField(SUBMISSION_OUTCOMES)
-    owner_session_id = serializers.CharField(help_text="The session whose call it is, and that is resumed.")
-    remaining = serializers.IntegerField(help_text="How many calls of that session are still unanswered.")
+class RunUpdateInput(Input):
+    status = ChoiceText(RUN_STATUSES)
+    step_count = WholeField(required=False, allow_null=True, min_value=0)
+    output = DocumentField(required=False)
+    error = TextField(required=False, allow_null=True)
+    usage = DocumentField(required=False)
 
 
-class AnswerLinkSerializer(serializers.Serializer[Any]):
-    token = serializers.CharField()
-    url = serializers.CharField(help_text="Where the token is used.")
-    expires_at = serializers.DateTimeField()
+class RefChangesInput(Input):
+    agent_type = IdField(required=False)
+    parent_tool_call_id = IdField(required=False, allow_null=True)
+    status = ChoiceText(SESSION_STATUSES, required=False)
+    mode = ChoiceText(REF_MODES, required=False)
+    location = ChoiceText(REF_LOCATIONS, required=False)
+    result = DocumentField(required=False)
 
 
-class AskedCallSerializer(serializers.Serializer[Any]):
-    tool_name = serializers.CharField()
-    arguments = serializers.JSONField()
-    kind = serializers.ChoiceField(CALL_KINDS)
-    requested_at = serializers.DateTimeField(allow_null=True)
-    deadline = serializers.DateTimeField(allow_null=True)
-    is_answered = serializers.BooleanField()
-    expires_at = serializers.DateTimeField(help_text="When the link stops being good.")
+class RefInput(RefChangesInput):
+    sub_session_id = IdField()
+    agent_type = IdField()
 
 
-class OutcomeSerializer(serializers.Serializer[Any]):
-    outcome = serializers.ChoiceField(SUBMISSION_OUTCOMES)
-
-
-class ResumptionSerializer(serializers.Serializer[Any]):
-    state = SessionStateSerializer()
-    run = RunSerializer()
-    tool_messages = serializers.ListField(child=AnyObject())
-    approved = serializers.ListField(child=AnyObject(), help_text="Calls for the caller to execute.")
-    respawn = SubSessionRefSerializer(many=True)
+class RefsInput(Input):
+    refs = RefInput(many=True)

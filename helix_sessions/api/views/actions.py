@@ -1,20 +1,18 @@
 """Actions of the runtime."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from django.http import HttpResponse
-from django.urls import reverse
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from helix_sessions import runtime
-from helix_sessions.api import examples, scoping
+from helix_sessions.api import examples, outputs, scoping
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.actions import INPUTS, AgentSessionSerializer, SessionAction
+from helix_sessions.api.serializers.actions import INPUTS, SessionAction
 from helix_sessions.api.views.base import View, checked
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime import AgentSession, SessionRuntime
@@ -38,9 +36,9 @@ class ActionsView(View):
         tag="runtime",
         request=SessionAction,
         sent={"action": "ChangeModel", "model": "large"},
-        response=AgentSessionSerializer,
+        response=outputs.AgentSession,
         example=examples.AGENT_SESSION,
-        also={201: AgentSessionSerializer},
+        also={201: outputs.AgentSession},
         if_match=True,
         located=True,
     )
@@ -63,20 +61,26 @@ class ActionsView(View):
         saved = SessionRuntime(store).execute(session_id, action, expected_version=expected)
         if name != _FORK:
             return json_response(shown(saved), version=saved.version)
-        location = reverse("helix_sessions:session", args=[saved.session_id])
-        headers = {"Location": request.build_absolute_uri(location)}
+        headers = self.location(saved.session_id)
         return json_response(shown(saved), status=201, version=saved.version, headers=headers)
 
 
-def shown(session: AgentSession) -> dict[str, Any]:
-    """The session without its messages, which have pages of their own."""
-    state = {each.name: getattr(session.state, each.name) for each in fields(session.state)}
-    count = len(state.pop("messages"))
-    return {
-        "info": session.info,
-        "definition": session.definition,
-        "state": {"message_count": count, **state},
-    }
+def shown(session: AgentSession) -> outputs.AgentSession:
+    """Return the session without its messages, which have pages of their own."""
+    state = session.state
+    return outputs.AgentSession(
+        info=session.info,
+        definition=session.definition,
+        state=outputs.AgentState(
+            message_count=len(state.messages),
+            metadata=state.metadata,
+            system_prompt=state.system_prompt,
+            model=state.model,
+            budget=state.budget,
+            execution_count=state.execution_count,
+            execution=state.execution,
+        ),
+    )
 
 
 def _name(sent: Any) -> str:

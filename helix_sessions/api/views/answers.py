@@ -10,18 +10,14 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import AnswerLink, Outcome
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.turns import (
-    AnswerInput,
-    AnswerLinkInput,
-    AnswerLinkSerializer,
-    AskedCallSerializer,
-    OutcomeSerializer,
-)
+from helix_sessions.api.serializers.turns import AnswerInput, AnswerLinkInput
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.store import SessionStore
+from helix_sessions.types import AskedCall
 
 
 class AnswerLinksView(View):
@@ -30,7 +26,7 @@ class AnswerLinksView(View):
         tag="answers",
         request=AnswerLinkInput,
         sent={"tool_call_id": "call-1", "lifetime_seconds": 3600},
-        response=AnswerLinkSerializer,
+        response=AnswerLink,
         status=201,
         example=examples.ANSWER_LINK,
         etag=False,
@@ -43,7 +39,7 @@ class AnswerLinksView(View):
         lifetime = None if seconds is None else timedelta(seconds=min(seconds, 10**9))
         link = self.store.create_answer_link(session_id, given["tool_call_id"], lifetime=lifetime)
         url = request.build_absolute_uri(reverse("helix_sessions:answer", args=[link.token]))
-        return json_response({"token": link.token, "url": url, "expires_at": link.expires_at}, status=201)
+        return json_response(AnswerLink(token=link.token, url=url, expires_at=link.expires_at), status=201)
 
 
 class AnswerView(View):
@@ -65,7 +61,7 @@ class AnswerView(View):
     @operation(
         "read_answer_link",
         tag="answers",
-        response=AskedCallSerializer,
+        response=AskedCall,
         example=examples.ASKED_CALL,
         etag=False,
         public=True,
@@ -80,7 +76,7 @@ class AnswerView(View):
         tag="answers",
         request=AnswerInput,
         sent={"approved": True},
-        response=OutcomeSerializer,
+        response=Outcome,
         example={"outcome": "accepted"},
         etag=False,
         public=True,
@@ -89,4 +85,4 @@ class AnswerView(View):
         """Answer. The first answer is `accepted`; repeating it does nothing more."""
         given = self.input(AnswerInput)
         submission = SessionStore(conf.API_DATABASE).submit_by_answer_link(token, **given)
-        return json_response({"outcome": submission.outcome})
+        return json_response(Outcome(outcome=submission.outcome))

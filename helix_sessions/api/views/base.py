@@ -5,6 +5,7 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 from django.http import HttpResponse
+from django.urls import reverse
 from rest_framework.exceptions import ValidationError
 from rest_framework.parsers import JSONParser
 from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
@@ -113,6 +114,11 @@ class View(APIView):
         if not conditions.asks_not_modified(self.request):
             return None
         return self.not_modified(etag(self.store.get_session_head(session_id).version))
+
+    def location(self, session_id: str) -> dict[str, str]:
+        """Return the header that says where a new session is."""
+        path = reverse("helix_sessions:session", args=[session_id])
+        return {"Location": self.request.build_absolute_uri(path)}
 
     def not_modified(self, tag: str) -> HttpResponse | None:
         if conditions.is_current(self.request, tag):

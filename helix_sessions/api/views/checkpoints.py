@@ -5,26 +5,21 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import LatestCheckpoint
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, Query, operation
-from helix_sessions.api.serializers.checkpoints import (
-    CheckpointMetaInput,
-    CheckpointPageSerializer,
-    CheckpointSerializer,
-    CheckpointsQuery,
-    LatestCheckpointSerializer,
-)
+from helix_sessions.api.schema import Query, listing, operation
+from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput, CheckpointsQuery
 from helix_sessions.api.views.base import View
+from helix_sessions.types import Checkpoint, Page
 
 
 class CheckpointsView(View):
-    @operation(
+    @listing(
         "list_checkpoints",
         tag="checkpoints",
-        response=CheckpointPageSerializer,
-        example={"items": [examples.CHECKPOINT], "next_cursor": None},
-        query=(*PAGE, Query("offset", "How many to skip.", int)),
-        linked=True,
+        response=Page[Checkpoint],
+        example=examples.CHECKPOINT,
+        query=[Query("offset", "How many to skip.", int)],
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the checkpoints of a session, the last written first."""
@@ -36,7 +31,7 @@ class CheckpointsView(View):
         tag="checkpoints",
         request=CheckpointMetaInput,
         sent={"checkpoint_id": examples.CHECKPOINT_ID},
-        response=CheckpointSerializer,
+        response=Checkpoint,
         status=201,
         example=examples.CHECKPOINT,
         if_match=True,
@@ -54,19 +49,19 @@ class LatestCheckpointView(View):
     @operation(
         "get_latest_checkpoint",
         tag="checkpoints",
-        response=LatestCheckpointSerializer,
+        response=LatestCheckpoint,
         example={"checkpoint": examples.CHECKPOINT},
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """The checkpoint written last, or null."""
         self.query()
-        return self.tagged(session_id, lambda _: {"checkpoint": self.store.get_latest_checkpoint(session_id)})
+        return self.tagged(
+            session_id, lambda _: LatestCheckpoint(checkpoint=self.store.get_latest_checkpoint(session_id))
+        )
 
 
 class CheckpointView(View):
-    @operation(
-        "get_checkpoint", tag="checkpoints", response=CheckpointSerializer, example=examples.CHECKPOINT
-    )
+    @operation("get_checkpoint", tag="checkpoints", response=Checkpoint, example=examples.CHECKPOINT)
     def get(self, request: Request, session_id: str, checkpoint_id: str) -> HttpResponse:
         """Read a checkpoint, with the state as it was."""
         self.query()

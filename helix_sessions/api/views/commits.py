@@ -7,9 +7,10 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.checkpoints import CommitInput, CommitResultSerializer
+from helix_sessions.api.serializers.checkpoints import CommitInput
 from helix_sessions.api.views.base import View
 from helix_sessions.api.views.states import state_from
+from helix_sessions.types import CommitResult
 
 
 class CommitView(View):
@@ -18,7 +19,7 @@ class CommitView(View):
         tag="commit",
         request=CommitInput,
         sent=examples.COMMIT,
-        response=CommitResultSerializer,
+        response=CommitResult,
         example=examples.COMMITTED,
         if_match=True,
     )

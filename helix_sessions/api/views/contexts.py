@@ -5,20 +5,17 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent_without_a_lock
+from helix_sessions.api.outputs import Compactions, MadeCompaction
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.contexts import (
-    CompactionInput,
-    CompactionsSerializer,
-    ContextSerializer,
-    MadeCompactionSerializer,
-)
+from helix_sessions.api.serializers.messages import CompactionInput
 from helix_sessions.api.views.base import View, risen
 from helix_sessions.runtime.compaction import compact_by_hand
+from helix_sessions.types import ModelContext
 
 
 class ContextView(View):
-    @operation("get_context", tag="context", response=ContextSerializer, example=examples.CONTEXT)
+    @operation("get_context", tag="context", response=ModelContext, example=examples.CONTEXT)
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read exactly what the model sees."""
         self.query()
@@ -29,22 +26,22 @@ class CompactionsView(View):
     @operation(
         "list_compactions",
         tag="context",
-        response=CompactionsSerializer,
+        response=Compactions,
         example={"items": [examples.COMPACTION]},
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the compactions of the transcript, oldest first; the model sees the last."""
         self.query()
-        return self.tagged(session_id, lambda _: {"items": self.store.list_compactions(session_id)})
+        return self.tagged(session_id, lambda _: Compactions(items=self.store.list_compactions(session_id)))
 
     @operation(
         "compact",
         tag="context",
         request=CompactionInput,
         sent={"reason": "manual"},
-        response=MadeCompactionSerializer,
+        response=MadeCompaction,
         status=201,
-        also={200: MadeCompactionSerializer},
+        also={200: MadeCompaction},
         example={"compaction": examples.COMPACTION},
         etag=False,
         if_match=True,
@@ -56,4 +53,6 @@ class CompactionsView(View):
         expected = self.expected_version(session_id)
         made = compact_by_hand(self.store, session_id, **given, expected_version=expected)
         status = 200 if made is None else 201
-        return json_response({"compaction": made}, status=status, version=risen(expected, made is not None))
+        return json_response(
+            MadeCompaction(compaction=made), status=status, version=risen(expected, made is not None)
+        )

@@ -10,23 +10,16 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import links, page_response
 from helix_sessions.api.responses import events_text, json_response, text_response
-from helix_sessions.api.schema import PAGE, Query, operation
-from helix_sessions.api.serializers.events import (
-    EventInput,
-    EventPageSerializer,
-    EventSerializer,
-    EventsQuery,
-    ProjectionSerializer,
-)
+from helix_sessions.api.schema import Query, listing, operation
+from helix_sessions.api.serializers.events import EventInput, EventsQuery
 from helix_sessions.api.views.base import View
-from helix_sessions.types import EventRecord, EventTexts, Page
+from helix_sessions.types import EventRecord, EventTexts, Page, ProjectedMessage
 
 _RANGE = (
     Query("from_seq", "From this number on; not with `cursor`.", int),
     Query("to_seq", "Up to this number, without it.", int),
     Query("types", "Only events of these types.", many=True),
     Query("run_id", "Only events of this run."),
-    *PAGE,
 )
 
 
@@ -42,13 +35,12 @@ class EventsView(View):
             response["ETag"] = tag
         return response
 
-    @operation(
+    @listing(
         "get_events",
         tag="events",
-        response=EventPageSerializer,
-        example={"items": [examples.EVENT], "next_cursor": None},
+        response=Page[EventRecord],
+        example=examples.EVENT,
         query=_RANGE,
-        linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read a range of the log, oldest first."""
@@ -62,7 +54,7 @@ class EventsView(View):
         tag="events",
         request=EventInput,
         sent={"type": "tool_called", "data": {"tool_call_id": "call-1", "name": "track"}},
-        response=EventSerializer,
+        response=EventRecord,
         status=201,
         example=examples.EVENT,
         etag=False,
@@ -78,24 +70,12 @@ class EventsView(View):
 class ProjectionView(EventsView):
     http_method_names = ["get", "head", "options"]
 
-    @operation(
+    @listing(
         "project_messages",
         tag="events",
-        response=ProjectionSerializer,
-        example={
-            "items": [
-                {
-                    "role": "user",
-                    "content": "Where is my parcel?",
-                    "tool_call_id": None,
-                    "seq": 2,
-                    "created_at": examples.AT,
-                }
-            ],
-            "next_cursor": None,
-        },
+        response=Page[ProjectedMessage],
+        example=examples.PROJECTED_MESSAGE,
         query=_RANGE,
-        linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """The classic message history out of a range of the log; a page is a range of its own."""

@@ -9,39 +9,29 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import Scheduled
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, Query, operation
-from helix_sessions.api.serializers.inbox import (
-    AdmitInput,
-    DeliveryInput,
-    InputPageSerializer,
-    InputReceiptSerializer,
-    InputsQuery,
-    OccupancySerializer,
-    RunOutcomeSerializer,
-    ScheduledSerializer,
-    StopInput,
-    WaitQuery,
-)
+from helix_sessions.api.schema import Query, listing, operation
+from helix_sessions.api.serializers.inbox import AdmitInput, DeliveryInput, InputsQuery, StopInput, WaitQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.runtime.runner import SessionRunner
 from helix_sessions.runtime.scheduling import schedule_run, wake_session
 from helix_sessions.store import SessionStore
+from helix_sessions.types import InputReceipt, Occupancy, Page, RunOutcome
 
 _LOOK_SECONDS = 0.2
 
 
 class InputsView(View):
-    @operation(
+    @listing(
         "list_inputs",
         tag="inbox",
-        response=InputPageSerializer,
-        example={"items": [examples.INPUT], "next_cursor": None},
-        query=(Query("pending", "With `false`, all there ever were.", bool), *PAGE),
+        response=Page[InputReceipt],
+        example=examples.INPUT,
+        query=[Query("pending", "With `false`, all there ever were.", bool)],
         etag=False,
-        linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List inputs in the order of their admission."""
@@ -52,7 +42,7 @@ class InputsView(View):
         tag="inbox",
         request=AdmitInput,
         sent={"prompt": "Where is my parcel?", "input_id": "msg-1"},
-        response=InputReceiptSerializer,
+        response=InputReceipt,
         status=201,
         example=examples.INPUT,
         etag=False,
@@ -74,7 +64,7 @@ class InputView(View):
         tag="inbox",
         request=DeliveryInput,
         sent={"delivery": "queue"},
-        response=InputReceiptSerializer,
+        response=InputReceipt,
         example={**examples.INPUT, "delivery": "queue"},
         etag=False,
         if_match=True,
@@ -90,7 +80,7 @@ class InputView(View):
     @operation(
         "cancel_input",
         tag="inbox",
-        response=InputReceiptSerializer,
+        response=InputReceipt,
         example=examples.INPUT,
         etag=False,
         if_match=True,
@@ -108,13 +98,13 @@ class SchedulingView(View):
         self.check_version(session_id)
         agent_type = self.store.get_session_head(session_id).agent_type
         told = scheduled(session_id, agent_type=agent_type, using=conf.API_DATABASE)
-        return json_response({"scheduled": told}, status=202)
+        return json_response(Scheduled(scheduled=told), status=202)
 
 
 _scheduling = partial(
     operation,
     tag="inbox",
-    response=ScheduledSerializer,
+    response=Scheduled,
     status=202,
     example={"scheduled": True},
     etag=False,
@@ -143,7 +133,7 @@ class StopView(View):
         tag="inbox",
         request=StopInput,
         sent={"reason": "The user left.", "timeout": 10},
-        response=RunOutcomeSerializer,
+        response=RunOutcome,
         example={"kind": "idle", "run": None, "output": None, "error": None},
         etag=False,
     )
@@ -162,7 +152,7 @@ class IdleView(View):
     @operation(
         "wait_for_idle",
         tag="inbox",
-        response=OccupancySerializer,
+        response=Occupancy,
         example=examples.OCCUPANCY,
         query=(Query("timeout", "How many seconds to wait at most.", float),),
         etag=False,

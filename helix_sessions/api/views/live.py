@@ -6,15 +6,16 @@ from rest_framework.request import Request
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.streams import FragmentInput, WakeSerializer
+from helix_sessions.api.serializers.events import FragmentInput
 from helix_sessions.api.views.base import View
+from helix_sessions.types import Wake
 
 
 class WakeView(View):
     @operation(
         "wake",
         tag="events",
-        response=WakeSerializer,
+        response=Wake,
         example={"prior_head": 5, "head_seq": 9},
         etag=False,
     )

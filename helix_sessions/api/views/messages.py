@@ -6,26 +6,20 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import MessageCount, MessagePage, Removed
 from helix_sessions.api.pagination import links
 from helix_sessions.api.responses import json_response, messages_text, text_response
 from helix_sessions.api.schema import PAGE, Query, operation
-from helix_sessions.api.serializers.messages import (
-    AppendResultSerializer,
-    MessageCountSerializer,
-    MessagePageSerializer,
-    MessagesInput,
-    MessagesQuery,
-    RemovedSerializer,
-    TruncateInput,
-)
+from helix_sessions.api.serializers.messages import MessagesInput, MessagesQuery, TruncateInput
 from helix_sessions.api.views.base import View, risen
+from helix_sessions.types import AppendResult
 
 
 class MessagesView(View):
     @operation(
         "get_messages",
         tag="messages",
-        response=MessagePageSerializer,
+        response=MessagePage,
         example={"messages": examples.MESSAGES, "total": 2, "has_more": False, "next_cursor": None},
         query=(
             *PAGE,
@@ -51,7 +45,7 @@ class MessagesView(View):
         tag="messages",
         request=MessagesInput,
         sent={"messages": examples.MESSAGES},
-        response=AppendResultSerializer,
+        response=AppendResult,
         status=201,
         example={"first_position": 0, "message_count": 2, "version": 2, "head_seq": 3},
         if_match=True,
@@ -71,13 +65,13 @@ class MessageCountView(View):
     @operation(
         "get_message_count",
         tag="messages",
-        response=MessageCountSerializer,
+        response=MessageCount,
         example={"message_count": 2},
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """How many messages the transcript has."""
         self.query()
-        return self.tagged(session_id, lambda head: {"message_count": head.message_count})
+        return self.tagged(session_id, lambda head: MessageCount(message_count=head.message_count))
 
 
 class TruncateView(View):
@@ -86,7 +80,7 @@ class TruncateView(View):
         tag="messages",
         request=TruncateInput,
         sent={"count": 1},
-        response=RemovedSerializer,
+        response=Removed,
         example={"removed": 1},
         etag=False,
         if_match=True,
@@ -97,4 +91,4 @@ class TruncateView(View):
         count = self.input(TruncateInput)["count"]
         expected = self.expected_version(session_id)
         removed = self.store.truncate_messages(session_id, count, expected_version=expected)
-        return json_response({"removed": removed}, version=risen(expected, removed > 0))
+        return json_response(Removed(removed=removed), version=risen(expected, removed > 0))

@@ -6,28 +6,22 @@ from rest_framework.request import Request
 from helix_sessions.api import examples
 from helix_sessions.api.filters import RunFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import CurrentRun
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.runs import (
-    CurrentRunSerializer,
-    RunInput,
-    RunPageSerializer,
-    RunSerializer,
-    RunUpdateInput,
-)
+from helix_sessions.api.serializers.turns import RunInput, RunUpdateInput
 from helix_sessions.api.views.base import View, risen
 from helix_sessions.types import Page, Run, SessionHead
 
 
 class RunsView(View):
-    @operation(
+    @listing(
         "list_runs",
         tag="runs",
-        response=RunPageSerializer,
-        example={"items": [examples.RUN], "next_cursor": None},
-        query=(*queries(RunFilter), *PAGE),
-        linked=True,
+        response=Page[Run],
+        example=examples.RUN,
+        query=queries(RunFilter),
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the runs of a session, newest first."""
@@ -44,7 +38,7 @@ class RunsView(View):
         tag="runs",
         request=RunInput,
         sent={"run_id": "run-1"},
-        response=RunSerializer,
+        response=Run,
         status=201,
         example=examples.RUN,
         etag=False,
@@ -60,15 +54,15 @@ class RunsView(View):
 
 
 class CurrentRunView(View):
-    @operation("get_current_run", tag="runs", response=CurrentRunSerializer, example={"run": examples.RUN})
+    @operation("get_current_run", tag="runs", response=CurrentRun, example={"run": examples.RUN})
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """The running run, or null."""
         self.query()
-        return self.tagged(session_id, lambda _: {"run": self.store.get_current_run(session_id)})
+        return self.tagged(session_id, lambda _: CurrentRun(run=self.store.get_current_run(session_id)))
 
 
 class RunView(View):
-    @operation("get_run", tag="runs", response=RunSerializer, example=examples.RUN)
+    @operation("get_run", tag="runs", response=Run, example=examples.RUN)
     def get(self, request: Request, session_id: str, run_id: str) -> HttpResponse:
         """Read a run."""
         self.query()
@@ -79,7 +73,7 @@ class RunView(View):
         tag="runs",
         request=RunUpdateInput,
         sent={"status": "completed", "usage": {"tokens": 120}},
-        response=RunSerializer,
+        response=Run,
         example=examples.ENDED_RUN,
         etag=False,
         if_match=True,

@@ -11,41 +11,31 @@ from helix_sessions.api import conditions, examples, scoping
 from helix_sessions.api.exceptions import PreconditionFailed
 from helix_sessions.api.filters import SessionFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import Attached, Metadata, Root, Version
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response, no_content
-from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.sessions import (
-    AttachedSerializer,
-    AttachInput,
-    CloneInput,
-    MetadataSerializer,
-    NewSessionInput,
-    RootSerializer,
-    SessionInput,
-    SessionPageSerializer,
-    VersionSerializer,
-)
-from helix_sessions.api.serializers.states import SessionStateSerializer
+from helix_sessions.api.serializers.sessions import AttachInput, CloneInput, NewSessionInput, SessionInput
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.store import SessionStore, inputs
-from helix_sessions.types import SessionState
+from helix_sessions.types import Page, SessionState, SessionSummary
 
 
 class RootView(View):
     @operation(
         "get_root",
         tag="sessions",
-        response=RootSerializer,
+        response=Root,
         etag=False,
         example={"sessions": "/api/sessions/"},
     )
     def get(self, request: Request) -> HttpResponse:
         """Where to begin."""
         self.query()
-        return json_response({"sessions": request.build_absolute_uri(reverse("helix_sessions:sessions"))})
+        return json_response(Root(sessions=request.build_absolute_uri(reverse("helix_sessions:sessions"))))
 
 
 class CreatingView(View):
@@ -64,20 +54,18 @@ class CreatingView(View):
         return SessionStore(conf.API_DATABASE).create_session(session_id, owner=owner, **given)
 
     def created(self, state: SessionState) -> HttpResponse:
-        location = reverse("helix_sessions:session", args=[state.session_id])
-        headers = {"Location": self.request.build_absolute_uri(location)}
+        headers = self.location(state.session_id)
         return json_response(state, status=201, version=state.version, headers=headers)
 
 
 class SessionsView(CreatingView):
-    @operation(
+    @listing(
         "list_sessions",
         tag="sessions",
-        response=SessionPageSerializer,
-        example={"items": [examples.SUMMARY], "next_cursor": None},
-        query=(*queries(SessionFilter), *PAGE),
+        response=Page[SessionSummary],
+        example=examples.SUMMARY,
+        query=queries(SessionFilter),
         etag=False,
-        linked=True,
     )
     def get(self, request: Request) -> HttpResponse:
         """List the sessions this user may see, newest first."""
@@ -91,7 +79,7 @@ class SessionsView(CreatingView):
         tag="sessions",
         request=NewSessionInput,
         sent={"session_id": examples.SESSION_ID, **examples.NEW_SESSION},
-        response=SessionStateSerializer,
+        response=SessionState,
         status=201,
         example=examples.STATE,
         located=True,
@@ -107,7 +95,7 @@ class SessionView(CreatingView):
     def throttle_scope(self, request: Request) -> str:
         return "write" if request.method == "DELETE" else super().throttle_scope(request)
 
-    @operation("get_session", tag="sessions", response=SessionStateSerializer, example=examples.STATE)
+    @operation("get_session", tag="sessions", response=SessionState, example=examples.STATE)
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read a session."""
         self.query()
@@ -118,10 +106,10 @@ class SessionView(CreatingView):
         tag="sessions",
         request=SessionInput,
         sent=examples.NEW_SESSION,
-        response=SessionStateSerializer,
+        response=SessionState,
         status=201,
         example=examples.STATE,
-        also={200: SessionStateSerializer},
+        also={200: SessionState},
         located=True,
     )
     def put(self, request: Request, session_id: str) -> HttpResponse:
@@ -155,7 +143,7 @@ class CloneView(CreatingView):
         tag="sessions",
         request=CloneInput,
         sent={"new_id": "support-4711-b", "checkpoint_id": examples.CHECKPOINT_ID},
-        response=SessionStateSerializer,
+        response=SessionState,
         status=201,
         example={
             **examples.STATE,
@@ -178,7 +166,7 @@ class MetadataView(View):
     @operation(
         "get_metadata",
         tag="sessions",
-        response=MetadataSerializer,
+        response=Metadata,
         example={"metadata": {"tier": "gold"}, "version": 2},
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
@@ -188,14 +176,14 @@ class MetadataView(View):
         if unchanged is not None:
             return unchanged
         metadata, version = self.store.get_metadata(session_id)
-        return json_response({"metadata": metadata, "version": version}, version=version)
+        return json_response(Metadata(metadata=metadata, version=version), version=version)
 
     @operation(
         "patch_metadata",
         tag="sessions",
         request={"application/json": {"type": "object", "additionalProperties": {}}},
         sent={"tier": "gold", "trial": None},
-        response=VersionSerializer,
+        response=Version,
         example={"version": 3},
         if_match=True,
     )
@@ -205,7 +193,7 @@ class MetadataView(View):
         version = self.store.patch_metadata(
             session_id, patch, expected_version=self.expected_version(session_id)
         )
-        return json_response({"version": version}, version=version)
+        return json_response(Version(version=version), version=version)
 
 
 class AttachView(CreatingView):
@@ -214,14 +202,14 @@ class AttachView(CreatingView):
         tag="events",
         request=AttachInput,
         sent={"agent_type": "support"},
-        response=AttachedSerializer,
+        response=Attached,
         example={"head_seq": 5},
         etag=False,
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """The number of the last event; a session that does not exist is created."""
-        return json_response({"head_seq": self.store.attach(session_id, **self.input(AttachInput))})
+        return json_response(Attached(head_seq=self.store.attach(session_id, **self.input(AttachInput))))
 
 
 class DetachView(View):

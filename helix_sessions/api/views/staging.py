@@ -8,33 +8,30 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples, scoping
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import Removed
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, Query, operation
-from helix_sessions.api.serializers.checkpoints import CommitResultSerializer
-from helix_sessions.api.serializers.messages import RemovedSerializer
+from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.staging import (
     CleanupInput,
     DiscardInput,
     PromoteInput,
-    StagedChangeSerializer,
     StagedInput,
-    StagedPageSerializer,
     StagingQuery,
 )
 from helix_sessions.api.views.base import View
 from helix_sessions.store import SessionStore
+from helix_sessions.types import CommitResult, Page, StagedChange
 
 
 class StagingView(View):
-    @operation(
+    @listing(
         "get_staged_changes",
         tag="staging",
-        response=StagedPageSerializer,
-        example={"items": [examples.STAGED], "next_cursor": None},
-        query=(Query("step_id", "What this step staged only."), *PAGE),
+        response=Page[StagedChange],
+        example=examples.STAGED,
+        query=[Query("step_id", "What this step staged only.")],
         etag=False,
-        linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List what is staged, in the order it will be applied."""
@@ -48,7 +45,7 @@ class StagedChangeView(View):
         tag="staging",
         request=StagedInput,
         sent={"writes": examples.WRITES},
-        response=StagedChangeSerializer,
+        response=StagedChange,
         example=examples.STAGED,
         etag=False,
     )
@@ -65,7 +62,7 @@ class PromoteView(View):
         tag="staging",
         request=PromoteInput,
         sent={"step_id": "step-2"},
-        response=CommitResultSerializer,
+        response=CommitResult,
         example=examples.COMMITTED,
         if_match=True,
     )
@@ -88,7 +85,7 @@ class DiscardView(View):
         tag="staging",
         request=DiscardInput,
         sent={"step_id": "step-2"},
-        response=RemovedSerializer,
+        response=Removed,
         example={"removed": 1},
         etag=False,
     )
@@ -97,7 +94,7 @@ class DiscardView(View):
         """Forget what is staged, of one step or of all."""
         given = self.input(DiscardInput)
         self.check_version(session_id)
-        return json_response({"removed": self.store.discard_staging(session_id, **given)})
+        return json_response(Removed(removed=self.store.discard_staging(session_id, **given)))
 
 
 _cleaning = partial(
@@ -105,7 +102,7 @@ _cleaning = partial(
     tag="staging",
     request=CleanupInput,
     sent={"older_than_seconds": 86400},
-    response=RemovedSerializer,
+    response=Removed,
     example={"removed": 1},
     etag=False,
 )
@@ -116,7 +113,7 @@ class CleaningView(View):
 
     def clean(self, store: SessionStore, **which: str) -> HttpResponse:
         older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
-        return json_response({"removed": store.cleanup_orphaned_staging(older_than=older_than, **which)})
+        return json_response(Removed(removed=store.cleanup_orphaned_staging(older_than=older_than, **which)))
 
 
 class CleanupView(CleaningView):

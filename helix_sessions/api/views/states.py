@@ -11,26 +11,19 @@ from helix_sessions.api import examples
 from helix_sessions.api.bodies import JSON_PATCH_TYPE, JSON_TYPE
 from helix_sessions.api.exceptions import problem
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import Count, Counters, Interrupt, Problem, Status, Version
 from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.problems import ProblemSerializer
-from helix_sessions.api.serializers.sessions import VersionSerializer
 from helix_sessions.api.serializers.states import (
-    CasOkSerializer,
-    CountersSerializer,
-    CountSerializer,
     InterruptInput,
-    InterruptSerializer,
     MergeInput,
-    SessionStateSerializer,
     StateInput,
     StatusInput,
-    StatusSerializer,
     StatusUpdateInput,
 )
 from helix_sessions.api.views.base import View, checked, risen
 from helix_sessions.exceptions import StaleState
-from helix_sessions.types import UNSET, CasMismatch, SessionState
+from helix_sessions.types import UNSET, CasMismatch, CasOk, SessionState
 
 _PATCH_SCHEMA = {
     "type": "array",
@@ -44,7 +37,7 @@ def state_from(session_id: str, given: dict[str, Any]) -> SessionState:
 
 
 class StateView(View):
-    @operation("load_state", tag="state", response=SessionStateSerializer, example=examples.STATE)
+    @operation("load_state", tag="state", response=SessionState, example=examples.STATE)
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Load the state."""
         self.query()
@@ -55,7 +48,7 @@ class StateView(View):
         tag="state",
         request=StateInput,
         sent=examples.OWNED_STATE,
-        response=SessionStateSerializer,
+        response=SessionState,
         example=examples.STATE,
         if_match=True,
     )
@@ -71,7 +64,7 @@ class StateView(View):
         request={JSON_TYPE: MergeInput, JSON_PATCH_TYPE: _PATCH_SCHEMA},
         sent={"writes": examples.WRITES},
         sent_as_patch=[{"op": "add", "path": "/parcel/found", "value": True}],
-        response=SessionStateSerializer,
+        response=SessionState,
         example=examples.STATE,
         if_match=True,
     )
@@ -88,22 +81,20 @@ class StateView(View):
 
 
 class StatusView(View):
-    @operation(
-        "get_status", tag="status", response=StatusSerializer, example={"status": "active", "version": 2}
-    )
+    @operation("get_status", tag="status", response=Status, example={"status": "active", "version": 2})
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the status."""
         self.query()
-        return self.tagged(session_id, lambda head: {"status": head.status, "version": head.version})
+        return self.tagged(session_id, lambda head: Status(status=head.status, version=head.version))
 
     @operation(
         "compare_and_set_status",
         tag="status",
         request=StatusInput,
         sent={"expected_statuses": ["active"], "new_status": "paused"},
-        response=CasOkSerializer,
+        response=CasOk,
         example={"ok": True, "new_version": 3},
-        also={409: ProblemSerializer},
+        also={409: Problem},
         if_match=True,
     )
     @idempotent
@@ -131,7 +122,7 @@ class StatusView(View):
         tag="status",
         request=StatusUpdateInput,
         sent={"status": "failed", "error": "The model did not answer.", "failure_reason": "model"},
-        response=VersionSerializer,
+        response=Version,
         example={"version": 3},
         if_match=True,
     )
@@ -141,24 +132,28 @@ class StatusView(View):
         version = self.store.update_status(
             session_id, given.pop("status"), expected_version=self.expected_version(session_id), **given
         )
-        return json_response({"version": version}, version=version)
+        return json_response(Version(version=version), version=version)
 
 
 class CountersView(View):
     @operation(
         "get_counters",
         tag="counters",
-        response=CountersSerializer,
+        response=Counters,
         example={"step_count": 1, "resume_count": 0, "version": 2},
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the counters."""
         self.query()
-        names = ("step_count", "resume_count", "version")
-        return self.tagged(session_id, lambda head: {name: getattr(head, name) for name in names})
+        return self.tagged(
+            session_id,
+            lambda head: Counters(
+                step_count=head.step_count, resume_count=head.resume_count, version=head.version
+            ),
+        )
 
 
-_counting = partial(operation, tag="counters", response=CountSerializer, etag=False, if_match=True)
+_counting = partial(operation, tag="counters", response=Count, etag=False, if_match=True)
 
 
 class CountingView(View):
@@ -167,7 +162,7 @@ class CountingView(View):
     def count(self, session_id: str, increment: Callable[..., int]) -> HttpResponse:
         expected = self.expected_version(session_id)
         value = increment(session_id, expected_version=expected)
-        return json_response({"value": value}, version=risen(expected))
+        return json_response(Count(value=value), version=risen(expected))
 
 
 class StepCounterView(CountingView):
@@ -190,20 +185,22 @@ class InterruptView(View):
     @operation(
         "peek_interrupt_flag",
         tag="interrupt",
-        response=InterruptSerializer,
-        example={"interrupt": {"reason": "The user left.", "requested_at": examples.AT}},
+        response=Interrupt,
+        example=examples.INTERRUPT,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Read the flag and leave it."""
         self.query()
-        return self.tagged(session_id, lambda _: {"interrupt": self.store.peek_interrupt_flag(session_id)})
+        return self.tagged(
+            session_id, lambda _: Interrupt(interrupt=self.store.peek_interrupt_flag(session_id))
+        )
 
     @operation(
         "set_interrupt_flag",
         tag="interrupt",
         request=InterruptInput,
         sent={"reason": "The user left."},
-        response=VersionSerializer,
+        response=Version,
         example={"version": 3},
         if_match=True,
     )
@@ -212,7 +209,7 @@ class InterruptView(View):
         given = self.input(InterruptInput)
         expected = self.expected_version(session_id)
         version = self.store.set_interrupt_flag(session_id, **given, expected_version=expected)
-        return json_response({"version": version}, version=version)
+        return json_response(Version(version=version), version=version)
 
     @operation("clear_interrupt_flag", tag="interrupt", status=204, if_match=True)
     def delete(self, request: Request, session_id: str) -> HttpResponse:
@@ -225,8 +222,8 @@ class TakeInterruptView(View):
     @operation(
         "take_interrupt_flag",
         tag="interrupt",
-        response=InterruptSerializer,
-        example={"interrupt": {"reason": "The user left.", "requested_at": examples.AT}},
+        response=Interrupt,
+        example=examples.INTERRUPT,
         etag=False,
         if_match=True,
     )
@@ -235,4 +232,4 @@ class TakeInterruptView(View):
         """Read and clear the flag at once: of N callers exactly one gets it."""
         expected = self.expected_version(session_id)
         taken = self.store.check_interrupt_flag(session_id, expected_version=expected)
-        return json_response({"interrupt": taken}, version=risen(expected, taken is not None))
+        return json_response(Interrupt(interrupt=taken), version=risen(expected, taken is not None))

@@ -16,7 +16,7 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
 from helix_sessions.api import streams
-from helix_sessions.api.serializers.streams import StreamQuery
+from helix_sessions.api.serializers.events import StreamQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.store.inputs import MAX_INTEGER

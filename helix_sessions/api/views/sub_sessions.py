@@ -5,27 +5,21 @@ from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import Version
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import PAGE, operation
+from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.sessions import VersionSerializer
-from helix_sessions.api.serializers.sub_sessions import (
-    RefChangesInput,
-    RefsInput,
-    SubSessionPageSerializer,
-    SubSessionRefSerializer,
-)
+from helix_sessions.api.serializers.turns import RefChangesInput, RefsInput
 from helix_sessions.api.views.base import View, risen
+from helix_sessions.types import Page, SubSessionRef
 
 
 class SubSessionsView(View):
-    @operation(
+    @listing(
         "get_sub_session_refs",
         tag="sub-sessions",
-        response=SubSessionPageSerializer,
-        example={"items": [examples.STORED_REF], "next_cursor": None},
-        query=PAGE,
-        linked=True,
+        response=Page[SubSessionRef],
+        example=examples.STORED_REF,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the references to sub-sessions, in the order they were added."""
@@ -37,7 +31,7 @@ class SubSessionsView(View):
         tag="sub-sessions",
         request=RefsInput,
         sent={"refs": [examples.REF]},
-        response=VersionSerializer,
+        response=Version,
         status=201,
         example={"version": 3},
         if_match=True,
@@ -48,7 +42,7 @@ class SubSessionsView(View):
         refs = self.input(RefsInput)["refs"]
         expected = self.expected_version(session_id)
         version = self.store.add_sub_session_refs(session_id, refs, expected_version=expected)
-        return json_response({"version": version}, status=201, version=version)
+        return json_response(Version(version=version), status=201, version=version)
 
 
 class SubSessionView(View):
@@ -57,7 +51,7 @@ class SubSessionView(View):
         tag="sub-sessions",
         request=RefChangesInput,
         sent={"status": "completed", "result": {"found": True}},
-        response=SubSessionRefSerializer,
+        response=SubSessionRef,
         example={**examples.STORED_REF, "status": "completed", "result": {"found": True}},
         etag=False,
         if_match=True,

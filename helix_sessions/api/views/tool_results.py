@@ -7,8 +7,9 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.turns import SubmissionSerializer, ToolResultInput
+from helix_sessions.api.serializers.turns import ToolResultInput
 from helix_sessions.api.views.base import View, risen
+from helix_sessions.types import Submission
 
 
 class ToolResultsView(View):
@@ -17,7 +18,7 @@ class ToolResultsView(View):
         tag="turns",
         request=ToolResultInput,
         sent={"tool_call_id": "call-1", "approved": True, "approval_id": "refund-1"},
-        response=SubmissionSerializer,
+        response=Submission,
         example=examples.SUBMISSION,
         etag=False,
         if_match=True,

@@ -7,19 +7,16 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import operation
-from helix_sessions.api.serializers.checkpoints import CommitResultSerializer
-from helix_sessions.api.serializers.states import SessionStateSerializer
 from helix_sessions.api.serializers.turns import (
     ResumeInput,
-    ResumptionSerializer,
     RewindInput,
     SettlementInput,
     SuspensionInput,
     TurnInput,
-    TurnSerializer,
 )
 from helix_sessions.api.views.base import View
 from helix_sessions.api.views.states import state_from
+from helix_sessions.types import CommitResult, Resumption, SessionState, Turn
 
 
 class TurnsView(View):
@@ -30,7 +27,7 @@ class TurnsView(View):
         tag="turns",
         request=TurnInput,
         sent={"message": "Where is my parcel?", "agent_type": "support"},
-        response=TurnSerializer,
+        response=Turn,
         status=201,
         example=examples.TURN,
         if_match=True,
@@ -52,7 +49,7 @@ class SuspendView(View):
         tag="turns",
         request=SuspensionInput,
         sent=examples.SUSPENSION,
-        response=CommitResultSerializer,
+        response=CommitResult,
         example=examples.COMMITTED,
         if_match=True,
     )
@@ -79,7 +76,7 @@ class ResumeView(View):
         tag="turns",
         request=ResumeInput,
         sent={"run_id": "run-2"},
-        response=ResumptionSerializer,
+        response=Resumption,
         example=examples.RESUMPTION,
         if_match=True,
     )
@@ -100,7 +97,7 @@ class RewindView(View):
         tag="turns",
         request=RewindInput,
         sent={"checkpoint_id": examples.CHECKPOINT_ID},
-        response=SessionStateSerializer,
+        response=SessionState,
         example=examples.STATE,
         if_match=True,
     )
