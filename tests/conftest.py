@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import hypothesis
 import pytest
 
-from tests import parallel
+from tests import parallel, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from helix_sessions.store import AsyncSessionStore, SessionStore
 
 hypothesis.settings.register_profile("helix", deadline=None, print_blob=True)
@@ -36,6 +40,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.get_closest_marker("once")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell `rows.each` whether what a row writes is committed."""
+    marker = item.get_closest_marker("django_db")
+    rows.committed = marker is not None and bool(marker.kwargs.get("transaction"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_flush() -> Iterator[None]:
+    """After a test that committed, delete what it wrote."""
+    from django.test import TransactionTestCase
+
+    from tests.resets import delete_rows
+
+    with patch.object(TransactionTestCase, "_fixture_teardown", lambda self: delete_rows()):
+        yield
 
 
 @pytest.fixture(scope="session")

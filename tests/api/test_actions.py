@@ -13,6 +13,7 @@ from helix_sessions.runtime import (
     SuspendSession,
 )
 from tests.api.golden import generated
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +64,7 @@ def test_the_schema_has_them_as_a_union():
         assert shape["description"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sent", "look", "expected"),
     [
         ({"action": "SuspendSession"}, lambda s: s.status, "suspended"),
@@ -140,7 +141,7 @@ class TestSendMessage:
         is_problem(api.post(PATH, sent), 400, "invalid_input")
 
 
-@pytest.mark.parametrize(
+@each(
     "sent",
     [
         None,

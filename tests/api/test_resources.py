@@ -8,13 +8,14 @@ import pytest
 from helix_sessions import types
 from helix_sessions.api.serializers import checkpoints, events, messages, runs, sessions, staging, states
 from helix_sessions.api.serializers import sub_sessions as refs
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
 EXACT = '{"z": 1, "a": [null, 1.0, 1e2, 123456789012345678901234567890], "nul": "\\u0000", "s": "\\u2028é🙂"}'
 
 
-@pytest.mark.parametrize(
+@each(
     ("serializer", "value"),
     [
         (sessions.SessionSummarySerializer, types.SessionSummary),

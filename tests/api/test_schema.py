@@ -8,6 +8,7 @@ from rest_framework.test import APIClient
 
 from tests.api.golden import GOLDEN, generated
 from tests.api.routes import every_method
+from tests.rows import each
 
 
 def operations(schema):
@@ -71,7 +72,7 @@ def test_every_operation_says_who_may_and_what_fails(schema):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/schema/", "/schema/swagger/", "/schema/redoc/"])
+@each("path", ["/schema/", "/schema/swagger/", "/schema/redoc/"])
 def test_the_demo_shows_it_offline(path):
     response = APIClient().get(path)
     assert response.status_code == 200

@@ -3,16 +3,16 @@
 import copy
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_sessions.exceptions import InvalidWrites
 from helix_sessions.writes import Write, apply_writes, diff, parse_writes
+from tests.rows import each
 from tests.writes.documents import objects, text, writes
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "expected"),
     [
         ({}, {}, []),
@@ -35,7 +35,7 @@ def test_small_changes_give_small_writes(
     assert diff(old, new) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [(1, True), (1, 1.0), (0, False), (0.0, -0.0), (None, False), ([], {}), ("1", 1), (10**40, 10**40 + 1)],
 )
