@@ -5,11 +5,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.rows import each
-
-pytestmark = pytest.mark.once
 
 PACKAGE = Path(__file__).resolve().parent.parent / "helix_sessions"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)

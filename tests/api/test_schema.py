@@ -2,11 +2,10 @@
 `python -m tests.api.golden`."""
 
 import pytest
-import yaml
 from django.core.management import call_command
 from rest_framework.test import APIClient
 
-from tests.api.golden import GOLDEN, generated
+from tests.api.golden import GOLDEN, generated, parsed
 from tests.api.routes import every_method
 from tests.rows import each
 
@@ -24,7 +23,7 @@ def is_public(operation):
 
 @pytest.fixture(scope="module")
 def schema():
-    return yaml.safe_load(generated())
+    return parsed(generated())
 
 
 def test_it_is_valid_without_warnings(tmp_path):

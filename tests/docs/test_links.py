@@ -2,13 +2,10 @@
 
 import re
 
-import pytest
 from django.core.management import get_commands
 
 from tests.docs.pages import DOCS, ROOT, Page, all_pages, page
 from tests.rows import each
-
-pytestmark = pytest.mark.once
 
 PAGES = all_pages()
 MAPPED = [

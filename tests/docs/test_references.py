@@ -5,14 +5,10 @@ import inspect
 import re
 from typing import Any
 
-import pytest
-
 from helix_sessions import checks, conf, exceptions, models, types
 from helix_sessions.store import SessionStore
 from tests.docs.pages import ROOT, page
 from tests.rows import each
-
-pytestmark = pytest.mark.once
 
 PACKAGE = ROOT / "helix_sessions"
 
