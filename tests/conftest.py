@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import hypothesis
 import pytest
 
-from tests import parallel
+from tests import parallel, rows
+from tests.lengths import at_length
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from helix_sessions.store import AsyncSessionStore, SessionStore
 
-hypothesis.settings.register_profile("helix", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("helix")
+TESTS = Path(__file__).parent
+
+hypothesis.settings.register_profile("short", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=at_length(1000))
+hypothesis.settings.load_profile("long" if os.environ.get("HELIX_TEST_LONG") else "short")
 
 
 def pytest_configure() -> None:
@@ -27,15 +37,73 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+ONCE = (
+    "api/test_docs.py",
+    "api/test_generated_client.py",
+    "api/test_schema.py",
+    "attack/test_xss.py",
+    "contract/test_values.py",
+    "docs/test_guarantees.py",
+    "docs/test_links.py",
+    "docs/test_references.py",
+    "docs/test_security.py",
+    "encryption/test_codec.py",
+    "integrations/test_extras.py",
+    "store/test_async_parity.py",
+    "test_architecture.py",
+    "test_projection.py",
+    "test_recovery.py",
+    "test_tooling.py",
+    "test_transcripts.py",
+    "torture/test_linearizability.py",
+    "torture/test_sequential.py",
+    "writes/",
+)
+"""Folders and files that have nothing to do with the database's engine: they are run on SQLite alone."""
+
+SLOW = ("admin/test_browser.py", "attack/test_xss.py", "stream/test_page.py")
+"""What only `make test-all` runs: real browsers."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What has nothing to do with the engine is run on SQLite alone."""
+    """Mark what the tables name, and leave out what runs on the other engine."""
     from django.conf import settings
 
-    if settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-        return
-    left = [item for item in items if item.get_closest_marker("once")]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    for item in items:
+        name = item.path.as_posix().removeprefix(f"{TESTS.as_posix()}/")
+        if name.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+        if name.startswith(ONCE):
+            item.add_marker(pytest.mark.once)
+    if not settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+        left = [item for item in items if item.get_closest_marker("once")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("once")]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell `rows.each` whether what a row writes is committed."""
+    marker = item.get_closest_marker("django_db")
+    rows.committed = marker is not None and bool(marker.kwargs.get("transaction"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_flush() -> Iterator[None]:
+    """After a test that committed, delete what it wrote."""
+    from django.test import TransactionTestCase
+
+    from tests.resets import delete_rows
+
+    with patch.object(TransactionTestCase, "_fixture_teardown", lambda self: delete_rows()):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.once
+from tests.rows import each
 
 PACKAGE = Path(__file__).resolve().parent.parent / "helix_sessions"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
@@ -79,7 +77,7 @@ def named(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
+@each("path", FILES, ids=named)
 def test_dependencies_point_from_doors_to_store_to_models(path: Path) -> None:
     here = room(path)
     if here in MAY_KNOW:
@@ -88,17 +86,17 @@ def test_dependencies_point_from_doors_to_store_to_models(path: Path) -> None:
         assert rooms_known(path).isdisjoint(DOORS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
+@each("path", FILES, ids=named)
 def test_every_file_is_in_a_known_room(path: Path) -> None:
     assert room(path) in {*MAY_KNOW, *DOORS, *DRIVERS, *MANNERS, "__init__"}
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room(path) in WITHOUT_DJANGO], ids=named)
+@each("path", [path for path in FILES if room(path) in WITHOUT_DJANGO], ids=named)
 def test_pure_functions_know_no_django(path: Path) -> None:
     assert [name for name in imports(path) if name.partition(".")[0] in ("django", "psycopg")] == []
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room(path) != "store"], ids=named)
+@each("path", [path for path in FILES if room(path) != "store"], ids=named)
 def test_only_the_store_opens_transactions_and_locks(path: Path) -> None:
     tree = ast.parse(path.read_text())
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -106,7 +104,7 @@ def test_only_the_store_opens_transactions_and_locks(path: Path) -> None:
     assert used.isdisjoint({"atomic", "select_for_update", "non_atomic_requests", "set_autocommit"})
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room(path) == "models"], ids=named)
+@each("path", [path for path in FILES if room(path) == "models"], ids=named)
 def test_models_have_no_behaviour(path: Path) -> None:
     tree = ast.parse(path.read_text())
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
@@ -115,7 +113,7 @@ def test_models_have_no_behaviour(path: Path) -> None:
     assert not any("signals" in name for name in imports(path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
+@each("path", FILES, ids=named)
 def test_no_drawer_for_everything(path: Path) -> None:
     assert path.stem not in {"utils", "helpers", "common", "misc", "util"}
 

@@ -15,6 +15,7 @@ from django.test import override_settings
 from helix_sessions import checks as ours
 from helix_sessions.checks import check_connections, check_databases, check_settings, check_time_zones
 from project.database import SQLITE_OPTIONS
+from tests.rows import each
 
 
 def found(messages: list[CheckMessage]) -> list[tuple[type[CheckMessage], str | None, str | None]]:
@@ -46,7 +47,7 @@ class TestSettings:
             del settings.HELIX_SESSIONS
         assert check_settings(None) == []
 
-    @pytest.mark.parametrize("given", [None, [], "LOCK_TIMEOUT", 1])
+    @each("given", [None, [], "LOCK_TIMEOUT", 1])
     def test_e001_not_a_dict(self, settings: Any, given: Any) -> None:
         settings.HELIX_SESSIONS = given
         assert found(check_settings(None)) == [
@@ -63,7 +64,7 @@ class TestSettings:
         settings.HELIX_SESSIONS = {"lock_timeout": 1}
         assert found(check_settings(None)) == [(Error, "helix_sessions.E002", "Did you mean LOCK_TIMEOUT?")]
 
-    @pytest.mark.parametrize("key", ["SOMETHING_ELSE", 5, None])
+    @each("key", ["SOMETHING_ELSE", 5, None])
     def test_e002_an_unknown_key_far_from_all(self, settings: Any, key: Any) -> None:
         settings.HELIX_SESSIONS = {key: 1}
         [message] = check_settings(None)
@@ -72,7 +73,7 @@ class TestSettings:
         assert message.hint.startswith("Known keys: ")
         assert "LOCK_TIMEOUT" in message.hint
 
-    @pytest.mark.parametrize(
+    @each(
         ("key", "value"),
         [
             ("LOCK_TIMEOUT", "10"),
@@ -141,12 +142,12 @@ class TestSqlite:
         ]
         assert "'loose'" in messages[0].msg
 
-    @pytest.mark.parametrize("mode", ["DEFERRED", "deferred", None])
+    @each("mode", ["DEFERRED", "deferred", None])
     def test_e006_with_another_mode(self, mode: str | None) -> None:
         with database("loose", OPTIONS={**SQLITE_OPTIONS, "transaction_mode": mode}):
             assert [message.id for message in check_databases(None)] == ["helix_sessions.E006"]
 
-    @pytest.mark.parametrize("mode", ["IMMEDIATE", "immediate", "EXCLUSIVE"])
+    @each("mode", ["IMMEDIATE", "immediate", "EXCLUSIVE"])
     def test_modes_that_lock(self, mode: str) -> None:
         with database("tight", OPTIONS={**SQLITE_OPTIONS, "transaction_mode": mode}):
             assert check_databases(None) == []
@@ -156,7 +157,7 @@ class TestSqlite:
             ids = [message.id for message in checks.run_checks()]
         assert "helix_sessions.E006" in ids
 
-    @pytest.mark.parametrize("options", [{}, {"timeout": 5}])
+    @each("options", [{}, {"timeout": 5}])
     def test_w002_a_short_wait(self, options: dict[str, Any]) -> None:
         with database("hasty", OPTIONS={"transaction_mode": "IMMEDIATE", **options}):
             assert found(check_databases(None)) == [

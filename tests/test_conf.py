@@ -10,6 +10,7 @@ from helix_sessions import conf as module
 from helix_sessions.conf import Conf, conf, known_settings
 from helix_sessions.exceptions import InvalidDocument
 from helix_sessions.store import SessionStore
+from tests.rows import each
 
 
 def test_a_default_counts_until_something_is_set(settings: Any) -> None:
@@ -36,7 +37,7 @@ def test_an_unknown_name_is_an_error() -> None:
         conf.NONSENSE  # noqa: B018
 
 
-@pytest.mark.parametrize("name", known_settings())
+@each("name", known_settings())
 def test_every_setting_has_a_type_a_default_and_a_description(name: str) -> None:
     assert name == name.upper()
     default = vars(Conf)[name]
@@ -62,7 +63,7 @@ def test_the_limits_of_documents_are_those_of_the_moment(store: SessionStore, se
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("given", [{"PORTABLE_WRITES": True}, {"PREPARED_STATEMENTS": False}])
+@each("given", [{"PORTABLE_WRITES": True}, {"PREPARED_STATEMENTS": False}])
 def test_the_other_ways_of_writing_write_the_same(
     store: SessionStore, settings: Any, given: dict[str, Any]
 ) -> None:

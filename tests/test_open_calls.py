@@ -10,6 +10,7 @@ from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from helix_sessions.store.open_calls import read
 from helix_sessions.transcripts import open_tool_calls
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +49,7 @@ def test_formats_of_every_provider_are_followed(store: SessionStore):
     assert Session.objects.get(session_id="s").open_calls is None
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each("seed", range(25))
 def test_appending_truncating_and_branching(store: SessionStore, seed: int):
     """Ids come again in later turns, calls stay open for long; what is tracked is what a reader finds."""
     chance = random.Random(seed)

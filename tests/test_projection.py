@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from helix_sessions.projection import project_messages
 from helix_sessions.types import EventRecord, ProjectedMessage
+from tests.rows import each
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -69,7 +68,7 @@ def test_tool_events_become_calls_and_results() -> None:
     assert history == [("tool_call", {"q": 1}), ("tool", ["found"]), ("tool_call", {}), ("tool", "broken")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "content"),
     [
         ({"tool_call_id": "c1", "content": None}, None),
@@ -83,7 +82,7 @@ def test_a_result_is_found_wherever_the_tool_put_it(data: Any, content: Any) -> 
     assert lines(("tool_responded", data)) == [("tool", content)]
 
 
-@pytest.mark.parametrize("kind", ["responded", "error"])
+@each("kind", ["responded", "error"])
 def test_a_result_that_is_also_a_message_appears_once_as_the_message(kind: str) -> None:
     history = lines(
         tool("called", "c1", arguments={}),
@@ -166,9 +165,7 @@ def test_compaction_leaves_the_history_whole() -> None:
     assert lines(user("a"), ("compacted", {"through": 1}), user("b")) == [("user", "a"), ("user", "b")]
 
 
-@pytest.mark.parametrize(
-    "data", [None, {}, [], {"removed": None}, {"removed": "2"}, {"removed": -1}, {"removed": 0}]
-)
+@each("data", [None, {}, [], {"removed": None}, {"removed": "2"}, {"removed": -1}, {"removed": 0}])
 def test_a_truncation_that_says_nothing_removes_nothing(data: Any) -> None:
     assert lines(user("a"), ("messages_truncated", data)) == [("user", "a")]
 

@@ -16,6 +16,7 @@ from helix_sessions.transcripts import open_tool_calls
 from helix_sessions.types import SESSION_STATUSES
 from project import sample
 from tests.invariants import assert_invariants, assert_no_orphans, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +91,7 @@ class TestContent:
         assert len({summary.owner_id for summary in tagged} - {None}) == 4
         assert any(summary.user_id for summary in tagged)
 
-    @pytest.mark.parametrize("status", SESSION_STATUSES)
+    @each("status", SESSION_STATUSES)
     def test_every_status_is_there(self, store: SessionStore, sessions: list[str], status: str):
         assert store.list_sessions(status=status).items
 

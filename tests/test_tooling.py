@@ -18,6 +18,7 @@ from project.database import database_from_url
 from project.secret_key import secret_key_from_file
 from tests.parallel import Worker, run_processes, run_threads
 from tests.postgres import find_binaries, private_server
+from tests.rows import each
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,15 +47,13 @@ class TestDatabaseUrl:
         database = database_from_url("postgresql://[::1]:5432/helix")
         assert (database["HOST"], database["PORT"]) == ("::1", "5432")
 
-    @pytest.mark.parametrize(
-        ("url", "name"), [("sqlite:///a.db", "a.db"), ("sqlite:////tmp/a%20b.db", "/tmp/a b.db")]
-    )
+    @each(("url", "name"), [("sqlite:///a.db", "a.db"), ("sqlite:////tmp/a%20b.db", "/tmp/a b.db")])
     def test_sqlite(self, url: str, name: str):
         database = database_from_url(url)
         assert database["NAME"] == name
         assert database["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
 
-    @pytest.mark.parametrize("url", ["", "postgresql://host", "mysql://host/name", "sqlite:///", "name"])
+    @each("url", ["", "postgresql://host", "mysql://host/name", "sqlite:///", "name"])
     def test_refused(self, url: str):
         with pytest.raises(ValueError, match="database"):
             database_from_url(url)
@@ -99,7 +98,7 @@ class TestPages:
         links = re.findall(r'<a href="(/[^"]*)"', admin_client.get("/").content.decode())
         assert {link: admin_client.get(link).status_code for link in links} == dict.fromkeys(links, 200)
 
-    @pytest.mark.parametrize("path", ["/", "/schema/redoc/"])
+    @each("path", ["/", "/schema/redoc/"])
     def test_styles_are_files(self, client: Client, path: str):
         """As `Content-Security-Policy: default-src 'self'` wants them."""
         page = client.get(path).content.decode()
@@ -107,7 +106,7 @@ class TestPages:
         assert finders.find(stylesheet)
         assert "<style" not in page
 
-    @pytest.mark.parametrize("name", ["../pyproject.toml", "absent.md", "/etc/passwd"])
+    @each("name", ["../pyproject.toml", "absent.md", "/etc/passwd"])
     def test_only_documents_are_served(self, client: Client, name: str):
         assert client.get(f"/docs/{name}").status_code == 404
 

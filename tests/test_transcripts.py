@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_sessions.transcripts import heal, open_tool_calls
+from tests.rows import each
 
 
 def call(call_id: str, name: str = "look", arguments: Any = None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_open_calls_come_in_the_order_they_were_made() -> None:
     assert open_ids(calling(call("c3"), call("c1")), calling(call("c2")), result("c1")) == ["c3", "c2"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "read"),
     [
         ('{"q": [1]}', {"q": [1]}),
@@ -89,8 +89,8 @@ def test_a_native_call_is_read() -> None:
     assert open_tool_calls([native_call("c1")]) == [{"id": "c1", "name": "look", "arguments": {"q": 1}}]
 
 
-@pytest.mark.parametrize("answer", [result("c1"), native_result("c1"), native_result("c1", role="tool")])
-@pytest.mark.parametrize("asked", [calling(call("c1")), calling(openai("c1", "{}")), native_call("c1")])
+@each("answer", [result("c1"), native_result("c1"), native_result("c1", role="tool")])
+@each("asked", [calling(call("c1")), calling(openai("c1", "{}")), native_call("c1")])
 def test_any_kind_of_result_closes_any_kind_of_call(asked: dict[str, Any], answer: dict[str, Any]) -> None:
     assert open_ids(asked, answer) == []
 

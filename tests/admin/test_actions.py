@@ -15,6 +15,7 @@ from helix_sessions.models import Session
 from helix_sessions.runtime import Budget, SessionRuntime
 from helix_sessions.store import SessionStore
 from tests.admin.places import ACTIONS, CALL_ACTIONS, LIST, action, make_busy_session, page_of
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -46,8 +47,11 @@ def everything(store: SessionStore) -> Any:
     return states, store.get_staged_changes("busy")
 
 
-@pytest.mark.parametrize("name", ACTIONS)
+every_action = each("name", ACTIONS)
+
+
 class TestWhoMay:
+    @every_action
     def test_viewer_changes_nothing_by_url(self, viewer: Client, store: SessionStore, name: str):
         before = everything(store)
         assert viewer.get(action(name, "busy")).status_code == 403
@@ -57,10 +61,12 @@ class TestWhoMay:
         assert everything(store) == before
         assert not LogEntry.objects.exists()
 
+    @every_action
     def test_viewer_has_no_button(self, viewer: Client, name: str):
         assert action(name) not in viewer.get(page_of("busy")).content.decode()
         assert f'value="{name}"' not in viewer.get(LIST).content.decode()
 
+    @every_action
     def test_another_permission_is_not_enough(self, client_with: Any, store: SessionStore, name: str):
         others = set(ACTIONS.values()) - {ACTIONS[name]}
         client = client_with("view_session", *others)
@@ -68,6 +74,7 @@ class TestWhoMay:
         assert act(client, name, "busy").status_code == 403
         assert everything(store) == before
 
+    @every_action
     def test_its_permission_without_seeing_is_not_enough(
         self, client_with: Any, store: SessionStore, name: str
     ):
@@ -75,6 +82,7 @@ class TestWhoMay:
         assert act(client_with(ACTIONS[name]), name, "busy").status_code == 403
         assert everything(store) == before
 
+    @every_action
     def test_its_own_permission_is_enough(self, client_with: Any, store: SessionStore, name: str):
         if name == "reactivate":
             store.update_status("busy", "paused")
@@ -83,11 +91,13 @@ class TestWhoMay:
         assert act(client, name, "busy").status_code in (200, 302)
         assert LogEntry.objects.count() == 1
 
+    @every_action
     def test_nobody(self, client: Client, store: SessionStore, name: str):
         before = everything(store)
         assert act(client, name, "busy").status_code == 302
         assert everything(store) == before
 
+    @every_action
     def test_get_changes_nothing(self, admin_client: Client, store: SessionStore, name: str):
         before = everything(store)
         assert admin_client.get(action(name, "busy")).status_code == 200
@@ -95,12 +105,14 @@ class TestWhoMay:
         admin_client.get(action(name), query)
         assert everything(store) == before
 
+    @every_action
     def test_without_a_reason_nothing_happens(self, admin_client: Client, store: SessionStore, name: str):
         before = everything(store)
         response = act(admin_client, name, "busy", reason=" ")
         assert response.status_code == 422
         assert everything(store) == before
 
+    @every_action
     def test_choosing_it_in_the_list_only_asks(self, admin_client: Client, store: SessionStore, name: str):
         before = everything(store)
         response = admin_client.post(LIST, {"action": name, "_selected_action": ["busy", "busy-child"]})
@@ -111,6 +123,7 @@ class TestWhoMay:
             assert 'name="reason"' in response.content.decode()
         assert everything(store) == before
 
+    @every_action
     def test_it_is_logged_twice(self, admin_client: Client, store: SessionStore, name: str):
         if name == "reactivate":
             store.update_status("busy", "paused")
@@ -141,7 +154,7 @@ class TestWhatTheyDo:
         assert request
         assert request.reason == "because"
 
-    @pytest.mark.parametrize("status", ["paused", "interrupted"])
+    @each("status", ["paused", "interrupted"])
     def test_reactivate(self, admin_client: Client, store: SessionStore, status: str):
         store.update_status("busy", status)
         act(admin_client, "reactivate", "busy")
@@ -151,9 +164,7 @@ class TestWhatTheyDo:
         act(admin_client, "expire", "busy")
         assert Session.objects.expired().get().session_id == "busy"
 
-    @pytest.mark.parametrize(
-        ("change", "span"), [("hour", timedelta(hours=1)), ("month", timedelta(days=30))]
-    )
+    @each(("change", "span"), [("hour", timedelta(hours=1)), ("month", timedelta(days=30))])
     def test_extend(self, admin_client: Client, store: SessionStore, change: str, span: timedelta):
         present = timezone.now() + timedelta(days=2)
         store.set_expiry("busy", present)
@@ -284,7 +295,7 @@ class TestCounts:
         assert act(admin_client, "fail", "busy", "busy-child").status_code == 404
         assert store.load_state("busy").status == "active"
 
-    @pytest.mark.parametrize("ids", ["", "nonsense", "{}", "[1]", '["' + "x" * 300 + '"]', '["\\u0000"]'])
+    @each("ids", ["", "nonsense", "{}", "[1]", '["' + "x" * 300 + '"]', '["\\u0000"]'])
     def test_broken_ids(self, admin_client: Client, ids: str):
         response = admin_client.post(action("fail"), {"ids": ids, "reason": "because"})
         assert response.status_code in (200, 404)

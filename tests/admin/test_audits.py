@@ -16,6 +16,7 @@ from helix_sessions.admin import paginator
 from helix_sessions.models import AuditEntry
 from helix_sessions.store import SessionStore
 from tests.admin.places import AUDIT, page_of
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -117,17 +118,15 @@ class TestFound:
         assert "?who=ann" in page
         assert "?what=PUT" in page
 
-    @pytest.mark.parametrize("name", ["q", "who", "what", "from", "to", "p"])
-    @pytest.mark.parametrize(
-        "value", ["\x00", "\ud800", "x" * 5000, "%", "'", HOSTILE, "0001-01-01", "9999-12-31"]
-    )
+    @each("name", ["q", "who", "what", "from", "to", "p"])
+    @each("value", ["\x00", "\ud800", "x" * 5000, "%", "'", HOSTILE, "0001-01-01", "9999-12-31"])
     def test_nonsense_in_the_address(self, admin_client: Client, name: str, value: str):
         keep()
         response = admin_client.get(AUDIT, {name: value.encode("utf-8", "surrogatepass")})
         assert response.status_code in (200, 302)
         assert HOSTILE.encode() not in response.content
 
-    @pytest.mark.parametrize("key", ["x", "7", "%00", str(uuid4())])
+    @each("key", ["x", "7", "%00", str(uuid4())])
     def test_an_entry_that_is_not(self, admin_client: Client, key: str):
         assert admin_client.get(f"{AUDIT}{key}/change/").status_code == 302
 

@@ -14,6 +14,7 @@ from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from helix_sessions.usage import usage_of
 from tests.admin.places import APP, make_stuck
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -88,7 +89,7 @@ def test_an_empty_database(admin_client: Client):
     assert admin_client.get(APP).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     ("report", "tokens", "cost"),
     [
         ({"input_tokens": 3, "output_tokens": 4}, 7, 0),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from helix_sessions.admin.documents import MASK, completed, masked, shown, shown_beginning
 from helix_sessions.store import SessionStore
 from tests.admin.places import APP, LIST, PAGES, action, page_of
+from tests.rows import each
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -33,14 +34,14 @@ def test_a_beginning_holds_what_the_whole_holds(value: dict[str, str], cut: int)
         assert value[key] == text or value[key].startswith(text[:-1])
 
 
-@pytest.mark.parametrize(
+@each(
     "key", ["password", "PASSWORD", "db_password", "accessToken", "api_key", "Authorization", "client_secret"]
 )
 def test_secrets_are_masked(key: str):
     assert masked({"a": [{key: {"deep": ["value"]}}]}) == {"a": [{key: MASK}]}
 
 
-@pytest.mark.parametrize("key", ["input_tokens", "tokens", "author", "passage", "name"])
+@each("key", ["input_tokens", "tokens", "author", "passage", "name"])
 def test_other_keys_are_not(key: str):
     assert masked({key: "value"}) == {key: "value"}
 

@@ -14,6 +14,7 @@ from helix_sessions.models.fields import DocumentField
 from helix_sessions.models.sessions import next_prefix
 from helix_sessions.store import SessionStore
 from tests.admin.places import LIST, make_stuck, rows_of
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +60,7 @@ def test_never_loads_documents(admin_client: Client, store: SessionStore):
         assert not [column for column in documents if f'"{column}"' in selected]
 
 
-@pytest.mark.parametrize(
+@each(
     ("term", "found"),
     [
         ("case-1", ["case-1", "case-12"]),
@@ -90,7 +91,7 @@ def test_search_within_a_filter(admin_client: Client, store: SessionStore):
     assert rows_of(admin_client.get(LIST, {"q": "s-", "status": "failed"})) == ["s-0001"]
 
 
-@pytest.mark.parametrize("prefix", ["a", "z\U0010ffff", "\U0010ffff", "a\ud7ff", "é"])
+@each("prefix", ["a", "z\U0010ffff", "\U0010ffff", "a\ud7ff", "é"])
 def test_next_prefix_is_the_least_text_above(prefix: str):
     above = next_prefix(prefix)
     if above is None:
@@ -148,8 +149,8 @@ def test_status_agent_and_days(admin_client: Client, store: SessionStore):
     )
 
 
-@pytest.mark.parametrize("name", ["q", "agent", "status", "is", "created_from", "created_to", "p"])
-@pytest.mark.parametrize("value", ["\x00", "\ud800", "x" * 5000, "%", "'", "0001-01-01", "9999-12-31"])
+@each("name", ["q", "agent", "status", "is", "created_from", "created_to", "p"])
+@each("value", ["\x00", "\ud800", "x" * 5000, "%", "'", "0001-01-01", "9999-12-31"])
 def test_nonsense_in_the_address(admin_client: Client, name: str, value: str):
     response = admin_client.get(LIST, {name: value.encode("utf-8", "surrogatepass")})
     assert response.status_code in (200, 302)

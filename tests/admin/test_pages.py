@@ -14,6 +14,7 @@ from helix_sessions.admin.pages.sentences import sentence
 from helix_sessions.store import SessionStore
 from helix_sessions.store.events import MESSAGE_TYPES
 from tests.admin.places import APP, LIST, PAGES, make_busy_session, make_stuck, page_of
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -23,26 +24,34 @@ def _busy(store: SessionStore) -> None:
     make_busy_session(store)
 
 
-@pytest.mark.parametrize("page", PAGES)
+every_page = each("page", PAGES)
+
+
 class TestWhoMaySee:
+    @every_page
     def test_superuser(self, admin_client: Client, page: str):
         assert admin_client.get(page_of("busy", page)).status_code == 200
 
+    @every_page
     def test_viewer(self, viewer: Client, page: str):
         assert viewer.get(page_of("busy", page)).status_code == 200
 
+    @every_page
     def test_staff_without_permission(self, stranger: Client, page: str):
         assert stranger.get(page_of("busy", page)).status_code == 403
 
+    @every_page
     def test_nobody(self, client: Client, page: str):
         response = client.get(page_of("busy", page))
         assert response.status_code == 302
         assert "login" in response["Location"]
 
+    @every_page
     def test_a_session_that_is_not_there(self, admin_client: Client, page: str):
         response = admin_client.get(page_of("absent", page))
         assert response.status_code == 302
 
+    @every_page
     def test_posting_changes_nothing(self, admin_client: Client, store: SessionStore, page: str):
         before = store.load_state("busy")
         admin_client.post(page_of("busy", page), {"status": "failed", "_save": "1"})
@@ -56,14 +65,14 @@ def test_looking_changes_nothing(admin_client: Client, store: SessionStore):
     assert store.load_state("busy") == before
 
 
-@pytest.mark.parametrize("address", [LIST, APP])
+@each("address", [LIST, APP])
 def test_list_and_dashboard(admin_client: Client, viewer: Client, stranger: Client, address: str):
     assert admin_client.get(address).status_code == 200
     assert viewer.get(address).status_code == 200
     assert stranger.get(address).status_code in (403, 404)
 
 
-@pytest.mark.parametrize("what", ["1", "state"])
+@each("what", ["1", "state"])
 def test_raw_download(admin_client: Client, stranger: Client, what: str):
     response = admin_client.get(page_of("busy", f"raw/{what}"))
     assert response["Content-Type"] == "application/json"
@@ -73,12 +82,12 @@ def test_raw_download(admin_client: Client, stranger: Client, what: str):
     assert stranger.get(page_of("busy", f"raw/{what}")).status_code == 403
 
 
-@pytest.mark.parametrize("what", ["999", "0", "x", "9" * 30, "-1"])
+@each("what", ["999", "0", "x", "9" * 30, "-1"])
 def test_nothing_to_download(admin_client: Client, what: str):
     assert admin_client.get(page_of("busy", f"raw/{what}")).status_code == 404
 
 
-@pytest.mark.parametrize("session_id", ["a/b", "a b", "ü?#&=%", "..", "_2F", '"><b>', "change", "x" * 255])
+@each("session_id", ["a/b", "a b", "ü?#&=%", "..", "_2F", '"><b>', "change", "x" * 255])
 def test_ids_of_any_form_have_pages(admin_client: Client, store: SessionStore, session_id: str):
     store.create_session(session_id, agent_type="a")
     for page in PAGES:
@@ -86,7 +95,7 @@ def test_ids_of_any_form_have_pages(admin_client: Client, store: SessionStore, s
     assert admin_client.get(LIST).status_code == 200
 
 
-@pytest.mark.parametrize("page", [*PAGES, "live", "raw/1"])
+@each("page", [*PAGES, "live", "raw/1"])
 def test_ids_that_cannot_be(admin_client: Client, page: str):
     for session_id in ("\x00", "x" * 5000):
         assert admin_client.get(page_of(session_id, page)).status_code in (302, 404)
@@ -116,7 +125,7 @@ class TestTimeline:
         mute = [kind for kind in types - set(MESSAGE_TYPES) if sentence(kind, {}) == kind.replace("_", " ")]
         assert mute == []
 
-    @pytest.mark.parametrize("order", ["newest", "oldest"])
+    @each("order", ["newest", "oldest"])
     def test_paging_by_key_meets_everything_once(self, admin_client: Client, store: SessionStore, order: str):
         store.create_session("long", agent_type="a")
         for number in range(129):
@@ -143,9 +152,7 @@ class TestTimeline:
         }
         assert page.entries
 
-    @pytest.mark.parametrize(
-        "query", ["?seq=x", "?before=-1", "?after=" + "9" * 40, "?kind=x&order=y", "?before=²"]
-    )
+    @each("query", ["?seq=x", "?before=-1", "?after=" + "9" * 40, "?kind=x&order=y", "?before=²"])
     def test_nonsense_in_the_address(self, admin_client: Client, query: str):
         assert admin_client.get(page_of("busy", query=query)).status_code == 200
 

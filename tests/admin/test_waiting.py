@@ -17,6 +17,7 @@ from helix_sessions.runtime import AgentSession, SessionRuntime
 from helix_sessions.store import SessionStore
 from tests.admin.places import APP, CALL_ACTIONS, LIST, WAITING, page_of
 from tests.contract.suspended import approval, asked, calling, child, suspend, suspended, wait_for
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -197,8 +198,11 @@ class TestMany:
         assert "helix_session_waiting_idx" in rows[:26].explain()
 
 
-@pytest.mark.parametrize("name", CALL_ACTIONS)
+every_answer = each("name", CALL_ACTIONS)
+
+
 class TestAnswering:
+    @every_answer
     def test_it_takes_its_own_permission(self, client_with: Any, trip: SessionStore, name: str):
         before = trip.load_state("trip")
         others = set(CALL_ACTIONS.values()) - {CALL_ACTIONS[name]}
@@ -213,6 +217,7 @@ class TestAnswering:
         assert act(client, trip, name, CALL_OF[name]).status_code == 302
         assert entry_of(trip, CALL_OF[name])["submitted_at"]
 
+    @every_answer
     def test_it_is_confirmed_with_a_reason(self, admin_client: Client, trip: SessionStore, name: str):
         before = trip.load_state("trip")
         page = admin_client.get(ask(name, CALL_OF[name]))
@@ -223,6 +228,7 @@ class TestAnswering:
         assert act(admin_client, trip, name, CALL_OF[name], reason=" ").status_code == 422
         assert trip.load_state("trip") == before
 
+    @every_answer
     def test_it_is_logged_twice(self, admin_client: Client, trip: SessionStore, name: str):
         assert act(admin_client, trip, name, CALL_OF[name])["Location"] == WAITING
         entry = LogEntry.objects.get()
@@ -232,6 +238,7 @@ class TestAnswering:
         assert event.data["by"]["username"] == "admin"
         assert len(trip.get_events("trip", types=["tool_result_submitted"])) == 1
 
+    @every_answer
     def test_a_call_that_was_answered_meanwhile(self, admin_client: Client, trip: SessionStore, name: str):
         call_id = CALL_OF[name]
         trip.submit_tool_result("trip", call_id, **({"approved": True} if call_id == "a" else {"result": 1}))
@@ -242,6 +249,7 @@ class TestAnswering:
         assert not LogEntry.objects.exists()
         assert admin_client.get(ask(name, call_id)).status_code == 302
 
+    @every_answer
     def test_a_call_that_was_asked_again_is_another(
         self, admin_client: Client, trip: SessionStore, name: str
     ):
@@ -267,7 +275,7 @@ class TestWhatIsSaid:
         first, _ = trip.resume("trip").tool_messages
         assert (first["content"], first["is_error"]) == ("because", True)
 
-    @pytest.mark.parametrize(
+    @each(
         ("said", "result"),
         [('{"a": 1}', {"a": 1}), ("plain", "plain"), ("", ""), ("null", None), ("NaN", "NaN")],
     )

@@ -1,6 +1,9 @@
 """The golden file of the schema: `python -m tests.api.golden` writes it."""
 
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 GOLDEN = Path(__file__).with_name("openapi.yaml")
 
@@ -13,6 +16,11 @@ def generated() -> str:
     schema = SchemaGenerator().get_schema(request=None, public=True)
     text: bytes = OpenApiYamlRenderer().render(schema, renderer_context={})
     return text.decode()
+
+
+def parsed(text: str) -> Any:
+    """A schema that was written as YAML."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 if __name__ == "__main__":

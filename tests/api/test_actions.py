@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from helix_sessions import runtime as runtime_package
 from helix_sessions.api.serializers.actions import INPUTS
@@ -12,7 +11,8 @@ from helix_sessions.runtime import (
     SessionRuntime,
     SuspendSession,
 )
-from tests.api.golden import generated
+from tests.api.golden import generated, parsed
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -50,7 +50,7 @@ def test_there_is_one_for_each_action():
 
 
 def test_the_schema_has_them_as_a_union():
-    schemas = yaml.safe_load(generated())["components"]["schemas"]
+    schemas = parsed(generated())["components"]["schemas"]
     union = schemas["SessionAction"]
     mapping = union["discriminator"]["mapping"]
     assert union["discriminator"]["propertyName"] == "action"
@@ -63,7 +63,7 @@ def test_the_schema_has_them_as_a_union():
         assert shape["description"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sent", "look", "expected"),
     [
         ({"action": "SuspendSession"}, lambda s: s.status, "suspended"),
@@ -140,7 +140,7 @@ class TestSendMessage:
         is_problem(api.post(PATH, sent), 400, "invalid_input")
 
 
-@pytest.mark.parametrize(
+@each(
     "sent",
     [
         None,

@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from tests.api.statements import captured_statements
 from tests.api.test_problems import is_problem
 from tests.contract.suspended import approval, asked, suspend
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -98,7 +99,7 @@ def test_only_who_may_change_the_session_makes_links(client_of, stranger, link, 
     assert client_of(grant(stranger, "manage_all_sessions")).post(path, body).status_code == 201
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "status", "code"),
     [
         ({"tool_call_id": "u"}, 404, "unknown_tool_call"),

@@ -7,6 +7,7 @@ from tests.api.routes import BODIES, address, of_a_session
 from tests.api.statements import captured_statements
 from tests.api.test_problems import is_problem
 from tests.api.test_who_may import fill, prepare
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +26,7 @@ CHECKED_WRITES = sorted(
 """Without those that raise no version, and the one whose condition is about the child."""
 
 
-@pytest.mark.parametrize("name", CONDITIONAL_READS)
+@each("name", CONDITIONAL_READS)
 def test_reads_are_tagged_and_304_reads_no_documents(name, api, session, store):
     fill(store, session)
     store.append_messages(session, [{"role": "user", "content": "hello"}])
@@ -45,7 +46,7 @@ def test_reads_are_tagged_and_304_reads_no_documents(name, api, session, store):
     assert api.get(path, headers={"If-None-Match": '"1"'}).status_code == 200
 
 
-@pytest.mark.parametrize(("method", "name"), CHECKED_WRITES)
+@each(("method", "name"), CHECKED_WRITES)
 def test_a_stale_write_is_412_and_changes_nothing(method, name, api, session, store):
     fill(store, session)
     before, staged = store.load_state(session), store.get_staged_changes(session)
@@ -59,8 +60,8 @@ def test_a_stale_write_is_412_and_changes_nothing(method, name, api, session, st
         assert (store.load_state(session), store.get_staged_changes(session)) == (before, staged)
 
 
-@pytest.mark.parametrize("tag", ['"{}"', '"1", "{}"', "*"])
-@pytest.mark.parametrize(("method", "name"), CHECKED_WRITES)
+@each("tag", ['"{}"', '"1", "{}"', "*"])
+@each(("method", "name"), CHECKED_WRITES)
 def test_a_current_write_is_done(method, name, tag, api, session, store):
     fill(store, session)
     if method == "post":
@@ -73,7 +74,7 @@ def test_a_current_write_is_done(method, name, tag, api, session, store):
         assert response["ETag"] == f'"{store.load_state(session).version}"'
 
 
-@pytest.mark.parametrize("header", ["12", "", '"12', "W/12"])
+@each("header", ["12", "", '"12', "W/12"])
 def test_what_is_no_tag_is_refused(header, api, session):
     response = api.post("/api/sessions/s/counters/step/", headers={"If-Match": header})
     is_problem(response, 400, "parse_error")

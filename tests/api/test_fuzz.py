@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 import schemathesis
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import checks
 
 from helix_sessions.store import SessionStore
 from project.tokens import create_token
-from tests.api.golden import GOLDEN
+from tests.api.golden import GOLDEN, parsed
 from tests.api.test_who_may import fill
+from tests.lengths import at_length
+from tests.rows import each
 
-SCHEMA = schemathesis.openapi.from_dict(yaml.safe_load(GOLDEN.read_text(encoding="utf-8")))
+SCHEMA = schemathesis.openapi.from_dict(parsed(GOLDEN.read_text(encoding="utf-8")))
 OPERATIONS: dict[str, Any] = {}
 for _found in SCHEMA.get_all_operations():
     _operation: Any = _found.ok()  # type: ignore[union-attr]
@@ -64,12 +65,13 @@ def fuzz(label, server, user, examples):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("label", OPERATIONS)
 class TestLiveServer:
+    @each("label", OPERATIONS)
     def test_in_short(self, label, live_server, user):
-        fuzz(label, live_server, user, examples=8)
+        fuzz(label, live_server, user, examples=3)
 
     @pytest.mark.slow
-    @pytest.mark.timeout(600)
+    @pytest.mark.timeout(3600)
+    @each("label", OPERATIONS)
     def test_at_length(self, label, live_server, user):
-        fuzz(label, live_server, user, examples=300)
+        fuzz(label, live_server, user, examples=at_length(40))

@@ -17,6 +17,7 @@ from tests.api.routes import BODIES, address, every_method
 from tests.api.test_problems import is_problem
 from tests.api.test_who_may import fill, prepare
 from tests.parallel import Worker
+from tests.rows import each
 
 KEY = {"Idempotency-Key": "once"}
 POSTS = [name for method, name in every_method() if method == "post"]
@@ -29,7 +30,7 @@ def test_every_post_is_idempotent():
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", POSTS)
+@each("name", POSTS)
 def test_the_answer_is_given_again_and_nothing_done(name, api, session, store):
     fill(store, session)
     prepare(store, session, name)
@@ -68,7 +69,7 @@ class TestKeys:
         body = {"messages": [{"role": "user"}]}
         assert api.post("/api/sessions/s/messages/", body, headers=KEY).status_code == 201
 
-    @pytest.mark.parametrize("other", ["body", "address", "condition"])
+    @each("other", ["body", "address", "condition"])
     def test_another_request_under_the_key_is_422(self, other, api, session, store):
         path = "/api/sessions/s/messages/"
         body = {"messages": [{"role": "user"}]}
@@ -108,7 +109,7 @@ class TestKeys:
         assert IdempotentAnswer.objects.count() == 0
         assert "Removed 1" in out.getvalue()
 
-    @pytest.mark.parametrize("key", ["", "x" * 256, "a\x07b"])
+    @each("key", ["", "x" * 256, "a\x07b"])
     def test_what_is_no_key(self, key, api, session):
         is_problem(api.post(self.path, headers={"Idempotency-Key": key}), 400, "invalid_input")
 

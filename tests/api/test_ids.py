@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_sessions.api.ids import from_segment, to_segment
+from tests.rows import each
 
 IDS = [
     "plain",
@@ -40,7 +41,7 @@ def test_an_id_comes_back(value):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("session_id", IDS)
+@each("session_id", IDS)
 def test_a_session_of_any_id_lives_and_dies(session_id, api, store):
     created = api.post("/api/sessions/", {"session_id": session_id, "agent_type": "a"})
     assert created.status_code == 201
@@ -57,7 +58,7 @@ def test_a_session_of_any_id_lives_and_dies(session_id, api, store):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("session_id", ["a\nb", "x" * 256, "\x7f", "é" * 400])
+@each("session_id", ["a\nb", "x" * 256, "\x7f", "é" * 400])
 def test_what_is_no_id_is_refused(session_id, api):
     path = f"/api/sessions/{quote(session_id)}/"
     for response in (api.get(path), api.put(path, {"agent_type": "a"})):

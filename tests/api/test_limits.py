@@ -5,6 +5,7 @@ from django.core.cache import cache
 
 from helix_sessions.conf import conf
 from tests.api.test_problems import is_problem
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -33,9 +34,7 @@ def test_a_document_that_is_too_deep(api, session, settings):
     is_problem(api.post(MESSAGES, body), 422, "invalid_document")
 
 
-@pytest.mark.parametrize(
-    "path", ["", "s/messages/", "s/runs/", "s/checkpoints/", "s/staging/", "s/sub-sessions/", "s/events/"]
-)
+@each("path", ["", "s/messages/", "s/runs/", "s/checkpoints/", "s/staging/", "s/sub-sessions/", "s/events/"])
 def test_pages_are_bounded(path, api, session, store):
     for limit in (conf.API_MAX_PAGE_SIZE + 1, 0, -1, "x", "", "1" * 30):
         response = api.get(f"/api/sessions/{path}", {"limit": limit})

@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from tests.api.test_problems import is_problem
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -43,8 +44,8 @@ class TestPages:
         rows, _ = walk(api, "/api/sessions/", limit=1, agent_type="a")
         assert [row["session_id"] for row in rows] == ["s4", "s2", "s0"]
 
-    @pytest.mark.parametrize("newest_first", [False, True])
-    @pytest.mark.parametrize("limit", [1, 3, 7, 10])
+    @each("newest_first", [False, True])
+    @each("limit", [1, 3, 7, 10])
     def test_messages(self, newest_first, limit, api, session, store):
         store.append_messages("s", [{"role": "user", "n": n} for n in range(7)])
         rows, pages = walk(
@@ -116,7 +117,7 @@ class TestSessionFilters:
         assert response.status_code == 200, response.content
         return {item["session_id"] for item in response.json()["items"]}
 
-    @pytest.mark.parametrize(
+    @each(
         ("query", "wanted"),
         [
             ({"status": "failed"}, {"child"}),
@@ -154,7 +155,7 @@ class TestSessionFilters:
         assert self.found(api, expires_after=now) == {"late"}
         assert self.found(api, expires_before=now) == set()
 
-    @pytest.mark.parametrize(
+    @each(
         "query",
         [
             {"status": "sleeping"},

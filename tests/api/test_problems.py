@@ -8,6 +8,7 @@ import pytest
 from helix_sessions import exceptions
 from helix_sessions.api.exceptions import STATUS_OF, problem_of, status_of
 from tests.api.routes import BODIES, address, every_method
+from tests.rows import each
 
 KEYS = {"type", "title", "status", "code", "detail"}
 
@@ -96,20 +97,22 @@ def test_who_holds_the_lease_is_told():
     assert (body["owner"], body["expires_at"]) == ("worker-1", "2030-01-01T00:00:00+00:00")
 
 
-@pytest.mark.parametrize(
-    "kind", [exceptions.SessionBusy, exceptions.StoreUnavailable, exceptions.IdempotencyInProgress]
-)
+@each("kind", [exceptions.SessionBusy, exceptions.StoreUnavailable, exceptions.IdempotencyInProgress])
 def test_when_to_try_again_is_told(kind):
     assert problem_of(kind())["Retry-After"] == "1"
 
 
+every_call = each(("method", "name"), every_method())
+
+
 @pytest.mark.django_db
-@pytest.mark.parametrize(("method", "name"), every_method())
 class TestEveryMethod:
+    @every_call
     def test_not_allowed(self, method, name, api, session):
         response = api.generic("TRACE", address(name, session))
         is_problem(response, 405, "method_not_allowed")
 
+    @every_call
     def test_malformed(self, method, name, api, session, store):
         if method == "get":
             response = api.get(address(name, session), {"nonsense": "1"})
@@ -130,6 +133,7 @@ class TestEveryMethod:
                 is_problem(send(path, b"7", content_type="application/json"), 400, "invalid_input")
             assert store.load_state(session) == before
 
+    @every_call
     def test_not_acceptable(self, method, name, api, session):
         response = getattr(api, method)(
             address(name, session), BODIES.get((method, name)), headers={"Accept": "text/html"}

@@ -2,12 +2,12 @@
 `python -m tests.api.golden`."""
 
 import pytest
-import yaml
 from django.core.management import call_command
 from rest_framework.test import APIClient
 
-from tests.api.golden import GOLDEN, generated
+from tests.api.golden import GOLDEN, generated, parsed
 from tests.api.routes import every_method
+from tests.rows import each
 
 
 def operations(schema):
@@ -23,7 +23,7 @@ def is_public(operation):
 
 @pytest.fixture(scope="module")
 def schema():
-    return yaml.safe_load(generated())
+    return parsed(generated())
 
 
 def test_it_is_valid_without_warnings(tmp_path):
@@ -71,7 +71,7 @@ def test_every_operation_says_who_may_and_what_fails(schema):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/schema/", "/schema/swagger/", "/schema/redoc/"])
+@each("path", ["/schema/", "/schema/swagger/", "/schema/redoc/"])
 def test_the_demo_shows_it_offline(path):
     response = APIClient().get(path)
     assert response.status_code == 200

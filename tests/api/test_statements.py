@@ -6,6 +6,7 @@ from rest_framework.test import APIClient
 from project.tokens import create_token
 from tests.api.routes import COMMIT
 from tests.api.statements import captured_statements
+from tests.rows import each
 
 TOKEN = 1
 """A token is read with its user, in one statement."""
@@ -44,13 +45,13 @@ class TestReads:
         for column in ("output", "pending_client_tool_calls", "workspace_ref", "document"):
             assert column not in found[0]
 
-    @pytest.mark.parametrize("name", ["status", "counters", "messages/count"])
+    @each("name", ["status", "counters", "messages/count"])
     def test_numbers(self, name, api, session):
         [sql] = statements(lambda: api.get(f"/api/sessions/s/{name}/"))
         for column in ("output", "tags", "metadata", "document", "content"):
             assert column not in sql
 
-    @pytest.mark.parametrize("name", ["run", "run/wake", "run/interrupt"])
+    @each("name", ["run", "run/wake", "run/interrupt"])
     def test_telling_the_runner(self, name, api, session):
         found = statements(lambda: api.post(f"/api/sessions/s/{name}/", {}))
         assert not any("document" in sql for sql in found)

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from project.models import ApiToken
 from project.tokens import create_token
 from tests.api.test_problems import is_problem
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +31,7 @@ def test_a_token_is_nowhere_but_with_its_user(user):
     assert get(token).status_code == 200
 
 
-@pytest.mark.parametrize("token", ["", "nonsense", "helix_" + "x" * 43, "é"])
+@each("token", ["", "nonsense", "helix_" + "x" * 43, "é"])
 def test_what_is_no_token(token, user):
     is_problem(get(token), 401, "authentication_failed")
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.suspended import calling
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -83,9 +84,7 @@ class TestBegin:
         assert again["Idempotency-Replayed"] == "true"
         assert len(store.list_runs("s").items) == 1
 
-    @pytest.mark.parametrize(
-        "body", [{"message": 7}, {"message": {"role": "x"}}, {"branch": "s"}, {"branch": ["s"]}, {"x": 1}]
-    )
+    @each("body", [{"message": 7}, {"message": {"role": "x"}}, {"branch": "s"}, {"branch": ["s"]}, {"x": 1}])
     def test_what_it_does_not_take(self, body, api, store):
         assert api.post("/api/sessions/new/turns/", body).status_code == 400
         assert not store.session_exists("new")
@@ -187,7 +186,7 @@ class TestRoundTrip:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @each(
         ("answer", "status", "code"),
         [
             ({"tool_call_id": "u", "result": 1}, 404, "unknown_tool_call"),
@@ -221,7 +220,7 @@ class TestRefusals:
         assert (response.status_code, response.json()["code"]) == (404, "session_not_found")
         assert store.load_state("mine too").status == "active"
 
-    @pytest.mark.parametrize(
+    @each(
         "change",
         [
             {"kind": "else"},

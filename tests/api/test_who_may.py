@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from helix_sessions.exceptions import InvalidAnswerLink, SessionNotFound, StillWaiting, UnknownToolCall
 from helix_sessions.store import SessionStore
 from tests.api.routes import BODIES, address, every_method, of_a_session
+from tests.rows import each
 
 MAY_CREATE = {("put", "session"), ("post", "attach"), ("post", "turns")}
 
@@ -38,9 +39,12 @@ def prepare(store: SessionStore, session_id: str, name: str) -> None:
             store.submit_tool_result(session_id, "call", result=1)
 
 
+every_call = each(("method", "name"), every_method())
+
+
 @pytest.mark.django_db
-@pytest.mark.parametrize(("method", "name"), every_method())
 class TestEveryMethod:
+    @every_call
     def test_is_closed_to_anonymous_users(self, method, name):
         response = getattr(APIClient(), method)(address(name, "s"), BODIES.get((method, name)), format="json")
         assert response.status_code == 401
@@ -48,6 +52,7 @@ class TestEveryMethod:
         assert response.json()["code"] == "not_authenticated"
         assert response["WWW-Authenticate"] == "Bearer"
 
+    @every_call
     def test_works_for_the_owner(self, method, name, api, session, store):
         fill(store, session)
         if method == "post":
@@ -56,6 +61,7 @@ class TestEveryMethod:
         response = getattr(api, method)(address(name, session), body or BODIES.get((method, name)))
         assert response.status_code < 300, response.content
 
+    @every_call
     def test_works_without_the_last_slash(self, method, name, api, session, store):
         fill(store, session)
         path = address(name, session)
@@ -67,7 +73,7 @@ class TestEveryMethod:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("method", "name"), sorted(set(of_a_session()) - MAY_CREATE))
+@each(("method", "name"), sorted(set(of_a_session()) - MAY_CREATE))
 def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, session, store):
     fill(store, session)
     before, staged = store.load_state(session), store.get_staged_changes(session)
@@ -81,7 +87,7 @@ def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, 
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("header", ["If-Match", "If-None-Match"])
+@each("header", ["If-Match", "If-None-Match"])
 def test_conditions_tell_nothing_about_a_foreign_session(header, client_of, stranger, session):
     client = client_of(stranger)
     for method, name in set(of_a_session()) - MAY_CREATE:

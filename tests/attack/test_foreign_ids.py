@@ -19,6 +19,7 @@ from tests.api.routes import BODIES, address, every_method
 from tests.api.test_who_may import fill
 from tests.attack.access import ACCESS, BY_LINK, CREATES, LISTING, OPEN, OWN
 from tests.invariants import dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -72,8 +73,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("who", OTHERS)
-@pytest.mark.parametrize(("method", "name"), ABOUT_ONE)
+@each("who", OTHERS)
+@each(("method", "name"), ABOUT_ONE)
 def test_a_foreign_session_is_like_none(method, name, who, victim, client_of):
     client = client_of(OTHERS[who]())
     before = stored()
@@ -86,7 +87,7 @@ def test_a_foreign_session_is_like_none(method, name, who, victim, client_of):
     assert stored() == before
 
 
-@pytest.mark.parametrize(("method", "name"), ABOUT_ONE)
+@each(("method", "name"), ABOUT_ONE)
 def test_it_costs_the_same_to_be_told(method, name, victim, client_of, stranger):
     """No clock needed to tell them apart, and none helps: the same statements are run."""
 
@@ -99,8 +100,11 @@ def test_it_costs_the_same_to_be_told(method, name, victim, client_of, stranger)
     assert statements(victim) == statements("u")
 
 
-@pytest.mark.parametrize(("method", "name", "rule"), TABLE)
+every_address = each(("method", "name", "rule"), TABLE)
+
+
 class TestStrangers:
+    @every_address
     def test_without_a_login(self, method, name, rule, victim):
         before = stored()
         answer = getattr(APIClient(), method)(
@@ -110,6 +114,7 @@ class TestStrangers:
         assert SECRET not in answer.content.decode()
         assert stored() == before
 
+    @every_address
     def test_with_an_account_that_was_closed(self, method, name, rule, victim, user):
         from project.tokens import create_token
 
@@ -181,7 +186,7 @@ class TestNestedIds:
         store.create_session("hers", agent_type="a", owner=stranger)
         return "hers"
 
-    @pytest.mark.parametrize(
+    @each(
         ("method", "path", "code"),
         [
             ("get", "runs/r/", "run_not_found"),
@@ -251,7 +256,7 @@ class TestTheAdmin:
             "/admin/helix_sessions/",
         ]
 
-    @pytest.mark.parametrize(
+    @each(
         "who",
         [{}, {"is_staff": True}],
         ids=["a user who is no staff", "staff without permissions"],
@@ -285,7 +290,7 @@ class TestTheAdmin:
 
 
 class TestTheDemo:
-    @pytest.mark.parametrize("path", ["/watch/s/", "/watch/u/"])
+    @each("path", ["/watch/s/", "/watch/u/"])
     def test_watching_is_for_owners(self, path, victim, stranger):
         client = Client()
         assert client.get(path).status_code == 302

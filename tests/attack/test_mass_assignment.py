@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from tests.rows import each
+
 pytestmark = pytest.mark.django_db
 
 NOT_YOURS = {
@@ -35,7 +37,7 @@ def owned(state):
     }
 
 
-@pytest.mark.parametrize("field", NOT_YOURS)
+@each("field", NOT_YOURS)
 def test_creating(field, api, store, user):
     answer = api.post("/api/sessions/", {"session_id": "n", "agent_type": "a", field: NOT_YOURS[field]})
     if answer.status_code == 201:
@@ -47,9 +49,7 @@ def test_creating(field, api, store, user):
         assert not store.session_exists("n")
 
 
-@pytest.mark.parametrize(
-    "field", [*NOT_YOURS, "owner", "mode", "session_id", "agent_type", "root_session_id"]
-)
+@each("field", [*NOT_YOURS, "owner", "mode", "session_id", "agent_type", "root_session_id"])
 def test_saving_a_state(field, api, session, store, user, stranger):
     before = owned(store.load_state(session))
     value = {"owner": stranger.pk, "mode": "persistent", "session_id": "x", "agent_type": "x"}.get(
@@ -63,7 +63,7 @@ def test_saving_a_state(field, api, session, store, user, stranger):
     assert state.version <= 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "body"),
     [
         ("patch", "metadata/", {"owner_id": 1, "version": 99}),

@@ -6,6 +6,8 @@ import json
 import pytest
 from django.test import Client
 
+from tests.rows import each
+
 pytestmark = pytest.mark.django_db
 
 LISTINGS = {
@@ -50,8 +52,8 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize("listing", LISTINGS)
-@pytest.mark.parametrize("forged", FORGED, ids=range(len(FORGED)))
+@each("listing", LISTINGS)
+@each("forged", FORGED, ids=range(len(FORGED)))
 def test_a_forged_cursor(listing, forged, api, session):
     answer = api.get(LISTINGS[listing], {"cursor": forged})
     assert answer.status_code in (200, 400)
@@ -98,7 +100,7 @@ HEADERS += [
 ]
 
 
-@pytest.mark.parametrize("headers", HEADERS, ids=str)
+@each("headers", HEADERS, ids=str)
 def test_headers(headers, api, session, store):
     for method, path, body in (
         ("get", "/api/sessions/s/", None),
@@ -113,7 +115,7 @@ def test_headers(headers, api, session, store):
     assert store.session_exists(session)
 
 
-@pytest.mark.parametrize(
+@each(
     "authorization",
     [
         "Bearer",
@@ -139,7 +141,7 @@ def test_a_login_by_cookie_needs_the_csrf_token(user, session):
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null"])
+@each("origin", ["https://evil.example", "null"])
 def test_no_other_site_is_invited(origin, api, session):
     answer = api.get("/api/sessions/s/", headers={"Origin": origin})
     assert "Access-Control-Allow-Origin" not in answer

@@ -25,7 +25,6 @@ sync_api = pytest.importorskip("playwright.sync_api")
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.once,
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(CHROMIUM is None, reason="No Chromium was found."),
 ]

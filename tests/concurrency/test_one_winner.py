@@ -21,6 +21,7 @@ from helix_sessions.types import (
 from tests.concurrency.outcomes import split
 from tests.invariants import assert_invariants
 from tests.parallel import run_processes, run_threads
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -91,7 +92,7 @@ WRITERS = {
 ANSWERS = (SessionState, CommitResult, AppendResult, Run, Checkpoint, int)
 
 
-@pytest.mark.parametrize("call", WRITERS)
+@each("call", WRITERS)
 def test_one_of_sixteen_writers_with_one_expected_version_wins(store: SessionStore, call: str):
     store.create_session("s", agent_type="agent")
     store.update_status("s", "interrupted")

@@ -20,6 +20,7 @@ from helix_sessions.types import Resumption, Submission, Turn
 from tests.concurrency.outcomes import split
 from tests.contract.suspended import asked, calling, child, messages, result, suspend, suspended, wait_for
 from tests.invariants import assert_invariants, assert_valid_transcript
+from tests.lengths import at_length
 from tests.parallel import run_processes, run_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -173,13 +174,13 @@ def assert_settled(store: SessionStore, root: str) -> None:
 
 
 def test_children_settle_while_others_submit(store: SessionStore):
-    run_schedules(store, 60)
+    run_schedules(store, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_children_settle_while_others_submit_ten_thousand_times(store: SessionStore):
-    for _ in range(10):
+def test_children_settle_while_others_submit_at_length(store: SessionStore):
+    for _ in range(at_length(1)):
         run_schedules(store, 1000)
         for key in Session.objects.filter(parent_session_id=None).values_list("session_id", flat=True):
             store.delete_session(key)

@@ -2,13 +2,15 @@
 
 import base64
 import contextlib
+import inspect
 import json
 from collections import UserDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum
+from functools import wraps
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -30,6 +32,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import CheckpointMeta, SubSessionRef
 from tests.contract.calls import REF, USER, WRITES
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -82,10 +85,6 @@ def nested(depth: int) -> Any:
     for _ in range(depth):
         document = [document]
     return document
-
-
-def named(values: dict[str, Any]) -> Any:
-    return [pytest.param(value, id=name) for name, value in values.items()]
 
 
 WRONG_TYPES: dict[str, Any] = {
@@ -157,17 +156,31 @@ BAD_DOCUMENTS: dict[str, Any] = {
 
 
 @pytest.fixture
-def unchanged(store: SessionStore, session: str) -> Iterator[None]:
-    """After the test every table is as it was before it."""
+def before(store: SessionStore, session: str) -> dict[str, list[Any]]:
+    """Every table, with something of everything in it."""
     store.append_messages(session, [USER])
     store.create_run(session, run_id="run")
     store.create_checkpoint(session, {"checkpoint_id": "checkpoint"})
     store.stage_changes(session, "step", "call", WRITES)
     store.add_sub_session_refs(session, [REF])
-    before = dump()
-    yield
-    assert dump() == before
     assert_invariants(session)
+    return dump()
+
+
+def unchanged(test: Callable[..., None]) -> Callable[..., None]:
+    """After the test every table is as it was before it."""
+    signature = inspect.signature(test)
+
+    @wraps(test)
+    def checked(*, before: dict[str, list[Any]], **given: Any) -> None:
+        test(**given)
+        assert dump() == before
+
+    wanted = inspect.Parameter("before", inspect.Parameter.KEYWORD_ONLY)
+    checked.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), wanted]
+    )
+    return checked
 
 
 def refused(call: Callable[[], Any], *errors: type[HelixSessionsError]) -> None:
@@ -320,24 +333,23 @@ DOCUMENT_CALLS: dict[str, Callable[[SessionStore, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", named(ID_CALLS))
-def test_bad_ids(store: SessionStore, unchanged: None, call: Callable[[SessionStore, Any], Any]) -> None:
+@each("call", ID_CALLS.values(), ids=ID_CALLS)
+@unchanged
+def test_bad_ids(store: SessionStore, call: Callable[[SessionStore, Any], Any]) -> None:
     for value in BAD_IDS.values():
         refused(lambda value=value: call(store, value), InvalidInput)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("call", named(OPTIONAL_ID_CALLS))
-def test_bad_optional_ids(
-    store: SessionStore, unchanged: None, call: Callable[[SessionStore, Any], Any]
-) -> None:
+@each("call", OPTIONAL_ID_CALLS.values(), ids=OPTIONAL_ID_CALLS)
+@unchanged
+def test_bad_optional_ids(store: SessionStore, call: Callable[[SessionStore, Any], Any]) -> None:
     for value in OPTIONAL_BAD_IDS.values():
         refused(lambda value=value: call(store, value), InvalidInput)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("call", named(DOCUMENT_CALLS))
-def test_bad_documents(
-    store: SessionStore, unchanged: None, settings: Any, call: Callable[[SessionStore, Any], Any]
-) -> None:
+@each("call", DOCUMENT_CALLS.values(), ids=DOCUMENT_CALLS)
+@unchanged
+def test_bad_documents(store: SessionStore, settings: Any, call: Callable[[SessionStore, Any], Any]) -> None:
     settings.HELIX_SESSIONS = {"MAX_DOCUMENT_BYTES": 100_000}
     for value in BAD_DOCUMENTS.values():
         refused(lambda value=value: call(store, value), InvalidDocument)  # type: ignore[misc]
@@ -354,10 +366,9 @@ CHECKPOINT_ID_CALLS: dict[str, Callable[[SessionStore, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", named(CHECKPOINT_ID_CALLS))
-def test_bad_checkpoint_ids(
-    store: SessionStore, unchanged: None, call: Callable[[SessionStore, Any], Any]
-) -> None:
+@each("call", CHECKPOINT_ID_CALLS.values(), ids=CHECKPOINT_ID_CALLS)
+@unchanged
+def test_bad_checkpoint_ids(store: SessionStore, call: Callable[[SessionStore, Any], Any]) -> None:
     for name, value in OPTIONAL_BAD_IDS.items():
         long_enough = value if name != "long" else "x" * 513
         refused(lambda value=long_enough: call(store, value), InvalidInput)  # type: ignore[misc]
@@ -382,10 +393,9 @@ STATUS_CALLS: dict[str, Callable[[SessionStore, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", named(STATUS_CALLS))
-def test_words_that_do_not_exist(
-    store: SessionStore, unchanged: None, call: Callable[[SessionStore, Any], Any]
-) -> None:
+@each("call", STATUS_CALLS.values(), ids=STATUS_CALLS)
+@unchanged
+def test_words_that_do_not_exist(store: SessionStore, call: Callable[[SessionStore, Any], Any]) -> None:
     words = {**BAD_IDS, "unknown": "sleeping", "capital": "Active", "space": "active ", "other": "user\x00"}
     for value in words.values():
         refused(lambda value=value: call(store, value), InvalidInput)  # type: ignore[misc]
@@ -416,15 +426,17 @@ NUMBERS: dict[str, Callable[[SessionStore, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", named(NUMBERS))
-def test_bad_numbers(store: SessionStore, unchanged: None, call: Callable[[SessionStore, Any], Any]) -> None:
+@each("call", NUMBERS.values(), ids=NUMBERS)
+@unchanged
+def test_bad_numbers(store: SessionStore, call: Callable[[SessionStore, Any], Any]) -> None:
     wrong = {name: value for name, value in WRONG_TYPES.items() if name not in ("int", "none")}
     for value in (-1, -HUGE, 2**63, "1", Decimal(1), *wrong.values()):
         refused(lambda value=value: call(store, value), InvalidInput)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("version", ["1", 1.0, True, pytest.param(HUGE, id="huge"), [1], object(), b"1"])
-def test_a_bad_expected_version(store: SessionStore, unchanged: None, version: Any) -> None:
+@each("version", ["1", 1.0, True, HUGE, [1], object(), b"1"])
+@unchanged
+def test_a_bad_expected_version(store: SessionStore, version: Any) -> None:
     refused(lambda: store.append_messages("s", [USER], expected_version=version), InvalidInput)
     refused(lambda: store.create_checkpoint("s", expected_version=version), InvalidInput)
     refused(
@@ -449,7 +461,7 @@ class Nowhere(tzinfo):
 FAR_EAST, FAR_WEST = timezone(timedelta(hours=23, minutes=59)), timezone(-timedelta(hours=23, minutes=59))
 
 
-@pytest.mark.parametrize(
+@each(
     "moment",
     [
         datetime(2030, 1, 1),
@@ -462,29 +474,30 @@ FAR_EAST, FAR_WEST = timezone(timedelta(hours=23, minutes=59)), timezone(-timede
         True,
     ],
 )
-def test_bad_times(store: SessionStore, unchanged: None, moment: Any) -> None:
+@unchanged
+def test_bad_times(store: SessionStore, moment: Any) -> None:
     refused(lambda: store.create_session("new", agent_type="a", expires_at=moment), InvalidInput)
     refused(lambda: store.save_state("s", replace(store.load_state("s"), expires_at=moment)), InvalidInput)
     refused(lambda: store.list_sessions(updated_after=moment), InvalidInput)
     refused(lambda: store.list_sessions(expires_before=moment), InvalidInput)
 
 
-@pytest.mark.parametrize("moment", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+@each("moment", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
 def test_the_ends_of_time_are_times(store: SessionStore, session: str, moment: datetime) -> None:
     store.create_session("new", agent_type="a", expires_at=moment)
     assert store.load_state("new").expires_at == moment
     store.list_sessions(updated_after=moment, expires_before=moment)
 
 
-@pytest.mark.parametrize("age", [None, 3600, 1.5, "1h", timedelta.max, timedelta.min])
-def test_bad_ages(store: SessionStore, unchanged: None, age: Any) -> None:
+@each("age", [None, 3600, 1.5, "1h", timedelta.max, timedelta.min])
+@unchanged
+def test_bad_ages(store: SessionStore, age: Any) -> None:
     refused(lambda: store.cleanup_orphaned_staging(older_than=age), InvalidInput)
 
 
-@pytest.mark.parametrize(
-    "value", named({k: v for k, v in WRONG_TYPES.items() if k not in ("dict", "none")} | {"str": "x"})
-)
-def test_what_must_be_an_object(store: SessionStore, unchanged: None, value: Any) -> None:
+@each("value", [value for name, value in WRONG_TYPES.items() if name not in ("dict", "none")] + ["x"])
+@unchanged
+def test_what_must_be_an_object(store: SessionStore, value: Any) -> None:
     refused(lambda: store.create_session("new", agent_type="a", custom_state=value))
     refused(lambda: store.create_session("new", agent_type="a", metadata=value))
     refused(lambda: store.patch_metadata("s", value))
@@ -504,8 +517,9 @@ def test_what_must_be_an_object(store: SessionStore, unchanged: None, value: Any
         refused(lambda changes=changes: store.save_state("s", replace(state, **changes)))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("value", named({k: v for k, v in WRONG_TYPES.items() if k != "none"}))
-def test_what_must_be_a_text(store: SessionStore, unchanged: None, value: Any) -> None:
+@each("value", [value for value in WRONG_TYPES.values() if value is not None])
+@unchanged
+def test_what_must_be_a_text(store: SessionStore, value: Any) -> None:
     refused(lambda: store.update_status("s", "failed", error=value))
     refused(lambda: store.update_status("s", "failed", failure_reason=value))
     refused(lambda: store.compare_and_set_status("s", ["active"], "failed", error=value))
@@ -516,7 +530,8 @@ def test_what_must_be_a_text(store: SessionStore, unchanged: None, value: Any) -
     refused(lambda: store.set_interrupt_flag("s", value))
 
 
-def test_texts_with_lone_surrogates(store: SessionStore, unchanged: None) -> None:
+@unchanged
+def test_texts_with_lone_surrogates(store: SessionStore) -> None:
     refused(lambda: store.update_status("s", "failed", error=SURROGATE))
     refused(lambda: store.update_status("s", "failed", failure_reason=SURROGATE))
     refused(lambda: store.save_state("s", replace(store.load_state("s"), failure_reason=SURROGATE)))
@@ -524,7 +539,7 @@ def test_texts_with_lone_surrogates(store: SessionStore, unchanged: None) -> Non
     refused(lambda: store.set_interrupt_flag("s", SURROGATE))
 
 
-@pytest.mark.parametrize(
+@each(
     "messages",
     [
         *(None, 1, True, "hello", b"hello", USER, object(), Unprintable()),
@@ -534,12 +549,13 @@ def test_texts_with_lone_surrogates(store: SessionStore, unchanged: None) -> Non
         [{"role": "user", 1: 2}],
     ],
 )
-def test_bad_messages(store: SessionStore, unchanged: None, messages: Any) -> None:
+@unchanged
+def test_bad_messages(store: SessionStore, messages: Any) -> None:
     refused(lambda: store.append_messages("s", messages))
     refused(lambda: store.save_state_and_promote_staging("s", store.load_state("s"), messages))
 
 
-@pytest.mark.parametrize(
+@each(
     "meta",
     [
         *(1, True, "c", b"c", ["c"], [("checkpoint_id", "c")], {"c"}, object(), Unprintable()),
@@ -555,13 +571,14 @@ def test_bad_messages(store: SessionStore, unchanged: None, messages: Any) -> No
         CheckpointMeta(metadata=None),  # type: ignore[arg-type]
     ],
 )
-def test_bad_metas(store: SessionStore, unchanged: None, meta: Any) -> None:
+@unchanged
+def test_bad_metas(store: SessionStore, meta: Any) -> None:
     refused(lambda: store.create_checkpoint("s", meta))
     refused(lambda: store.promote_staging("s", "step", meta))
     refused(lambda: store.save_state_and_promote_staging("s", store.load_state("s"), (), meta))
 
 
-@pytest.mark.parametrize(
+@each(
     "writes",
     [
         *(None, 1, True, "set", b"set", {"op": "set"}, object(), {1}, (write for write in WRITES)),
@@ -592,12 +609,13 @@ def test_bad_metas(store: SessionStore, unchanged: None, meta: Any) -> None:
         [{"op": "test", "path": "/a", "value": 1}],
     ],
 )
-def test_bad_writes(store: SessionStore, unchanged: None, writes: Any) -> None:
+@unchanged
+def test_bad_writes(store: SessionStore, writes: Any) -> None:
     refused(lambda: store.merge_custom_state("s", writes), InvalidWrites, InvalidDocument)
     refused(lambda: store.stage_changes("s", "x", "y", writes), InvalidWrites, InvalidDocument)
 
 
-@pytest.mark.parametrize(
+@each(
     "refs",
     [
         *(None, 1, True, "child", b"child", REF, {"sub_session_id": "x", "agent_type": "a"}, object()),
@@ -611,51 +629,57 @@ def test_bad_writes(store: SessionStore, unchanged: None, writes: Any) -> None:
         [{"sub_session_id": "x", "agent_type": "a", "status": None}],
     ],
 )
-def test_bad_refs(store: SessionStore, unchanged: None, refs: Any) -> None:
+@unchanged
+def test_bad_refs(store: SessionStore, refs: Any) -> None:
     refused(lambda: store.add_sub_session_refs("s", refs), InvalidInput)
 
 
-@pytest.mark.parametrize("tags", [None, 1, True, "tag", object(), b"ab", [1], [None], [["a"]], [SURROGATE]])
-def test_bad_tags(store: SessionStore, unchanged: None, tags: Any) -> None:
+@each("tags", [None, 1, True, "tag", object(), b"ab", [1], [None], [["a"]], [SURROGATE]])
+@unchanged
+def test_bad_tags(store: SessionStore, tags: Any) -> None:
     refused(lambda: store.create_session("new", agent_type="a", tags=tags), InvalidInput)
     refused(lambda: store.save_state("s", replace(store.load_state("s"), tags=tags)), InvalidInput)
 
 
-@pytest.mark.parametrize("statuses", [None, 1, True, object(), [None], [["active"]], b"active", [HUGE]])
-def test_bad_expected_statuses(store: SessionStore, unchanged: None, statuses: Any) -> None:
+@each("statuses", [None, 1, True, object(), [None], [["active"]], b"active", [HUGE]])
+@unchanged
+def test_bad_expected_statuses(store: SessionStore, statuses: Any) -> None:
     refused(lambda: store.compare_and_set_status("s", statuses, "paused"), InvalidInput)
 
 
-@pytest.mark.parametrize(
-    "types", [1, True, object(), [None], [1], [["a"]], b"ab", [""], [f"t{n}" for n in range(100_000)]]
-)
-def test_bad_event_types(store: SessionStore, unchanged: None, types: Any) -> None:
+@each("types", [1, True, object(), [None], [1], [["a"]], b"ab", [""], [f"t{n}" for n in range(100_000)]])
+@unchanged
+def test_bad_event_types(store: SessionStore, types: Any) -> None:
     refused(lambda: store.get_events("s", types=types), InvalidInput)
 
 
-@pytest.mark.parametrize("newest_first", [None, [], {}, "yes", 2, object()])
-def test_bad_directions(store: SessionStore, unchanged: None, newest_first: Any) -> None:
+@each("newest_first", [None, [], {}, "yes", 2, object()])
+@unchanged
+def test_bad_directions(store: SessionStore, newest_first: Any) -> None:
     refused(lambda: store.get_messages("s", newest_first=newest_first), InvalidInput)
 
 
-@pytest.mark.parametrize("role", ["tool", None, 1, ["user"], {}, Unprintable()])
-def test_bad_roles_of_emitted_messages(store: SessionStore, unchanged: None, role: Any) -> None:
+@each("role", ["tool", None, 1, ["user"], {}, Unprintable()])
+@unchanged
+def test_bad_roles_of_emitted_messages(store: SessionStore, role: Any) -> None:
     refused(lambda: store.emit_event("s", "user_message", {"content": "x", "role": role}), InvalidInput)
 
 
-@pytest.mark.parametrize(
+@each(
     "owner",
     [
-        *named({k: v for k, v in WRONG_TYPES.items() if k not in ("none", "int")}),
+        *(value for name, value in WRONG_TYPES.items() if name not in ("none", "int")),
         *(AnonymousUser(), "ada", "", "1.5", 2**63, -(2**64), "9" * 30, float("inf"), Decimal("NaN"), 1j),
     ],
 )
-def test_bad_owners(store: SessionStore, unchanged: None, owner: Any) -> None:
+@unchanged
+def test_bad_owners(store: SessionStore, owner: Any) -> None:
     refused(lambda: store.create_session("new", agent_type="a", owner=owner), InvalidInput)
     refused(lambda: store.list_sessions(owner=owner), InvalidInput)
 
 
-def test_an_owner_that_was_not_saved(store: SessionStore, unchanged: None) -> None:
+@unchanged
+def test_an_owner_that_was_not_saved(store: SessionStore) -> None:
     user = get_user_model()(username="new")
     refused(lambda: store.create_session("new", agent_type="a", owner=user), InvalidInput)
 
@@ -702,8 +726,9 @@ BAD_CURSORS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("value", named(BAD_CURSORS))
-def test_bad_cursors(store: SessionStore, unchanged: None, value: Any) -> None:
+@each("value", BAD_CURSORS.values(), ids=BAD_CURSORS)
+@unchanged
+def test_bad_cursors(store: SessionStore, value: Any) -> None:
     refused(lambda: store.list_sessions(cursor=value), InvalidCursor)
     refused(lambda: store.list_runs("s", cursor=value), InvalidCursor)
     refused(lambda: store.list_checkpoints("s", cursor=value), InvalidCursor)

@@ -13,6 +13,7 @@ from helix_sessions.types import Checkpoint, CheckpointMeta
 from tests.contract.calls import ASSISTANT, USER, WRITES
 from tests.contract.test_states import OWNED
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -101,8 +102,8 @@ class TestLatest:
     def test_none_before_the_first(self, store: SessionStore, session: str) -> None:
         assert store.get_latest_checkpoint(session) is None
 
-    @pytest.mark.parametrize("step_count", [0, 1, 100])
-    @pytest.mark.parametrize("path", ["save", "commit", "promote", "create"])
+    @each("step_count", [0, 1, 100])
+    @each("path", ["save", "commit", "promote", "create"])
     def test_it_is_the_last_written_whatever_its_step_count(
         self, store: SessionStore, session: str, path: str, step_count: int
     ) -> None:
@@ -128,7 +129,7 @@ class TestLatest:
         assert newest.source == ("staging" if path in ("commit", "promote") else "save")
         assert newest.state == now
 
-    @pytest.mark.parametrize("pointer", [None, "dangling"])
+    @each("pointer", [None, "dangling"])
     def test_without_a_pointer_the_highest_step_is_the_latest(
         self, store: SessionStore, session: str, pointer: str | None
     ) -> None:
@@ -155,14 +156,14 @@ class TestRead:
         assert (found.step_count, found.message_count, found.state.custom_state) == (7, 2, {"at": "b"})
         assert found.state.checkpoint_id == "b"
 
-    @pytest.mark.parametrize("checkpoint_id", ["unknown", "theirs"])
+    @each("checkpoint_id", ["unknown", "theirs"])
     def test_an_unknown_one_is_not_found(self, store: SessionStore, session: str, checkpoint_id: str) -> None:
         store.create_session("other", agent_type="writer")
         store.create_checkpoint("other", {"checkpoint_id": "theirs"})
         with pytest.raises(CheckpointNotFound):
             store.get_checkpoint(session, checkpoint_id)
 
-    @pytest.mark.parametrize("limit", [1, 2, 4, 5, 6, 2**63 - 1])
+    @each("limit", [1, 2, 4, 5, 6, 2**63 - 1])
     def test_the_newest_written_first_in_pages(self, store: SessionStore, session: str, limit: int) -> None:
         pages: list[Any] = [store.list_checkpoints(session, limit=limit)]
         while pages[-1].next_cursor is not None:
@@ -172,7 +173,7 @@ class TestRead:
         assert [item.state.custom_state["at"] for item in items] == list("edcba")
         assert pages[-1].items
 
-    @pytest.mark.parametrize(
+    @each(
         ("offset", "limit", "expected"),
         [(0, 2, "ed"), (1, 2, "dc"), (4, 2, "a"), (5, 2, ""), (2**63 - 1, 2**63 - 1, "")],
     )

@@ -9,6 +9,7 @@ from helix_sessions.exceptions import InvalidDocument, InvalidInput, SessionNotF
 from helix_sessions.store import SessionStore
 from tests.contract.suspended import asked, calling, child, error, result, suspend, wait_for
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -130,7 +131,7 @@ def test_a_child_that_is_elsewhere(store: SessionStore):
     assert store.resume("parent").tool_messages == [result("c", {"x": 1})]
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "options", "expected"),
     [
         ("active", {}, InvalidInput),

@@ -10,6 +10,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import CheckpointMeta, CommitResult
 from tests.contract.calls import ASSISTANT, USER, WRITES
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -185,7 +186,7 @@ class TestReplay:
         assert self.commit(store, session).replayed
         assert store.has_staged_changes(session, "step")
 
-    @pytest.mark.parametrize(
+    @each(
         "changes",
         [
             {"append_messages": []},
@@ -205,7 +206,7 @@ class TestReplay:
             self.commit(store, session, **changes)
         assert dump() == before
 
-    @pytest.mark.parametrize(
+    @each(
         "changes",
         [
             {"custom_state": {"n": 2}},

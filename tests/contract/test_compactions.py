@@ -21,6 +21,7 @@ from helix_sessions.types import (
     chars_over_four,
 )
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -252,7 +253,7 @@ class TestFailures:
         assert not models.Compaction.objects.exists()
         assert store.compact(session, Summarizer(), NOTHING_KEPT)
 
-    @pytest.mark.parametrize("blank", ["", " \n", None])
+    @each("blank", ["", " \n", None])
     def test_a_blank_summary_is_none(self, store: SessionStore, session: str, blank: Any) -> None:
         store.append_messages(session, said("a", "b"))
         seen, head = store.get_context(session), store.load_state(session).head_seq
@@ -261,7 +262,7 @@ class TestFailures:
         assert store.get_context(session) == seen
         assert store.compact(session, Summarizer(), NOTHING_KEPT)
 
-    @pytest.mark.parametrize(("bad", "error"), [(5, InvalidInput), ("\ud800", InvalidDocument)])
+    @each(("bad", "error"), [(5, InvalidInput), ("\ud800", InvalidDocument)])
     def test_a_bad_summary_is_refused(
         self, store: SessionStore, session: str, bad: Any, error: type[Exception]
     ) -> None:
@@ -270,7 +271,7 @@ class TestFailures:
             store.compact(session, Summarizer(bad), NOTHING_KEPT)
         assert store.compact(session, Summarizer(), NOTHING_KEPT)
 
-    @pytest.mark.parametrize(
+    @each(
         "arguments",
         [
             (None, NOTHING_KEPT),
@@ -463,7 +464,7 @@ class TestPolicy:
     def context(self, size: int) -> ModelContext:
         return ModelContext(baseline="x" * size * 4, messages=[])
 
-    @pytest.mark.parametrize(
+    @each(
         ("policy", "budget"),
         [
             (CompactionPolicy(100, buffer=20), 80),
@@ -488,7 +489,7 @@ class TestPolicy:
         assert (policy.tool_output_chars, policy.summary_tokens, policy.auto) == (2_000, 4_096, True)
         assert policy.estimate is chars_over_four
 
-    @pytest.mark.parametrize("bad", [{"buffer": -1}, {"keep_recent": "x"}, {"estimate": 1}, {"buffer": True}])
+    @each("bad", [{"buffer": -1}, {"keep_recent": "x"}, {"estimate": 1}, {"buffer": True}])
     def test_bad_values(self, bad: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
             CompactionPolicy(5, **bad)

@@ -16,6 +16,7 @@ from helix_sessions.types import (
 )
 from tests.contract.sources import Said
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -156,9 +157,7 @@ class TestLater:
         assert store.reconcile_context(session, [*sources, mood]).kind == "updated"
         assert store.get_messages(session).messages[1:] == [system("mood is good.")]
 
-    @pytest.mark.parametrize(
-        ("old", "new"), [(1, True), (0, False), (1, 1.0), ({"a": 1}, {"a": 2}), (None, 0)]
-    )
+    @each(("old", "new"), [(1, True), (0, False), (1, 1.0), ({"a": 1}, {"a": 2}), (None, 0)])
     def test_values_differ_as_documents_do(
         self, store: SessionStore, session: str, sources: list[Said], old: Any, new: Any
     ) -> None:
@@ -450,7 +449,7 @@ class TestMove:
 
 
 class TestBadSources:
-    @pytest.mark.parametrize(
+    @each(
         "sources",
         [None, "x", [None], [object()], [Said("")], [Said("a\n", 1)], [Said("a", 1), Said("a", 2)], 5],
     )
@@ -462,7 +461,7 @@ class TestBadSources:
             store.reconcile_context(session, sources)
         assert dump() == before
 
-    @pytest.mark.parametrize("value", [float("nan"), object(), {1: 2}, "\ud800"])
+    @each("value", [float("nan"), object(), {1: 2}, "\ud800"])
     def test_a_value_is_a_document(self, store: SessionStore, session: str, value: Any) -> None:
         before = dump()
         with pytest.raises(InvalidDocument):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from helix_sessions import documents
 from helix_sessions.store import SessionStore
 from tests.contract.calls import REF
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -211,8 +212,8 @@ def exact(value: Any) -> str:
     return json.dumps(value)
 
 
-@pytest.mark.parametrize("where", PLACES)
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each("where", PLACES)
+@each("name", DOCUMENTS)
 def test_a_document_comes_back_equal_and_in_order(
     store: SessionStore, session: str, name: str, where: str
 ) -> None:
@@ -220,7 +221,7 @@ def test_a_document_comes_back_equal_and_in_order(
     assert exact(again) == exact(DOCUMENTS[name])
 
 
-@pytest.mark.parametrize("name", [name for name in DOCUMENTS if not name.endswith("characters")])
+@each("name", [name for name in DOCUMENTS if not name.endswith("characters")])
 def test_metadata_comes_back_equal(store: SessionStore, session: str, name: str) -> None:
     value = DOCUMENTS[name]
     store.create_session("new", agent_type="a", metadata={"v": value})
@@ -231,7 +232,7 @@ def test_metadata_comes_back_equal(store: SessionStore, session: str, name: str)
     assert store.load_state(session).metadata == {"w": value}
 
 
-@pytest.mark.parametrize("text", ["", "\x00", "é😀\n\t", '"\\', "x" * 100_000, "\u2028"])
+@each("text", ["", "\x00", "é😀\n\t", '"\\', "x" * 100_000, "\u2028"])
 def test_texts_come_back_equal(store: SessionStore, session: str, text: str) -> None:
     store.update_status(session, "failed", error=text)
     store.set_interrupt_flag(session, text)
@@ -245,7 +246,7 @@ def test_texts_come_back_equal(store: SessionStore, session: str, text: str) -> 
     assert store.create_checkpoint(session).state.error == text
 
 
-@pytest.mark.parametrize("name", ["lists 400 deep", "objects 400 deep"])
+@each("name", ["lists 400 deep", "objects 400 deep"])
 def test_a_deep_document_can_be_changed_step_by_step(store: SessionStore, session: str, name: str) -> None:
     pad = {"pad": ["x" * 100] * 300}
     for custom in ({**pad, "v": DOCUMENTS[name]}, {**pad, "v": DOCUMENTS[name], "w": DOCUMENTS[name]}):

@@ -10,6 +10,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import EventRecord
 from tests.contract.calls import ASSISTANT, USER
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -56,7 +57,7 @@ class TestEmit:
         )
         assert store.get_events(session, 2) == [record]
 
-    @pytest.mark.parametrize("data", [None, 0, "", "text", [], {}, [None], False, {"content": 1}])
+    @each("data", [None, 0, "", "text", [], {}, [None], False, {"content": 1}])
     def test_the_data_is_any_json(self, store: SessionStore, session: str, data: Any) -> None:
         record = store.emit_event(session, "note", data)
         [again] = store.get_events(session, record.seq)
@@ -67,7 +68,7 @@ class TestEmit:
     def test_the_list_of_types_is_open(self, store: SessionStore, session: str) -> None:
         assert store.emit_event(session, "my_own_type").type == "my_own_type"
 
-    @pytest.mark.parametrize("kind", MESSAGES)
+    @each("kind", MESSAGES)
     def test_a_message_type_with_content_is_a_message(
         self, store: SessionStore, session: str, kind: str
     ) -> None:
@@ -79,13 +80,13 @@ class TestEmit:
         assert store.load_state(session).version == 2
         assert_invariants(session)
 
-    @pytest.mark.parametrize("content", [None, "", [], {"type": "text"}])
+    @each("content", [None, "", [], {"type": "text"}])
     def test_any_content_will_do(self, store: SessionStore, session: str, content: Any) -> None:
         store.emit_event(session, "user_message", {"content": content})
         assert store.get_messages(session).messages[0]["content"] == content
 
-    @pytest.mark.parametrize("kind", MESSAGES)
-    @pytest.mark.parametrize("data", [None, {}, {"text": "hi"}, "content", ["content"]])
+    @each("kind", MESSAGES)
+    @each("data", [None, {}, {"text": "hi"}, "content", ["content"]])
     def test_a_message_type_without_content_is_an_event_only(
         self, store: SessionStore, session: str, kind: str, data: Any
     ) -> None:
@@ -122,7 +123,7 @@ class TestEmit:
 
 
 class TestIdempotency:
-    @pytest.mark.parametrize("kind", ["note", "user_message"])
+    @each("kind", ["note", "user_message"])
     def test_the_same_key_returns_the_first_record(
         self, store: SessionStore, session: str, kind: str
     ) -> None:
@@ -159,7 +160,7 @@ class TestRead:
         store.append_messages(session, [USER], run_id="r1")
         return session
 
-    @pytest.mark.parametrize(
+    @each(
         ("options", "expected"),
         [
             ({}, [1, 2, 3, 4, 5]),

@@ -9,6 +9,7 @@ from django.utils import timezone
 from helix_sessions.exceptions import InvalidInput, SessionNotFound, StaleState
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +40,7 @@ def test_an_expired_session_is_found(store: SessionStore):
     assert Session.objects.expired().get().session_id == "s"
 
 
-@pytest.mark.parametrize("moment", ["2030-01-01", 5, datetime(2030, 1, 1)])
+@each("moment", ["2030-01-01", 5, datetime(2030, 1, 1)])
 def test_what_is_no_moment(store: SessionStore, moment: Any):
     store.create_session("s", agent_type="a")
     with pytest.raises(InvalidInput):

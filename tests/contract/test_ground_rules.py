@@ -15,11 +15,12 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import CasMismatch, CheckpointMeta
 from tests.contract.calls import IDLE, KEEPING, MESSAGE_EVENT, RAISING, READING, USER, Call
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
-raising = pytest.mark.parametrize("call", RAISING, ids=str)
-idle = pytest.mark.parametrize("call", IDLE, ids=str)
+raising = each("call", RAISING, ids=str)
+idle = each("call", IDLE, ids=str)
 
 
 @contextlib.contextmanager
@@ -67,7 +68,7 @@ def test_an_emitted_message_raises_the_version(store: SessionStore, session: str
     assert place(store, session) == (version + 1, head + 1)
 
 
-@pytest.mark.parametrize("call", KEEPING, ids=str)
+@each("call", KEEPING, ids=str)
 def test_staging_and_plain_events_leave_the_version(store: SessionStore, session: str, call: Call) -> None:
     call.arrange(store, session)
     version, head = place(store, session)
@@ -86,7 +87,7 @@ def test_the_expected_version_is_accepted(store: SessionStore, session: str, cal
     assert place(store, session)[0] == version + 1
 
 
-@pytest.mark.parametrize("off_by", [-1, 1, 1000])
+@each("off_by", [-1, 1, 1000])
 @raising
 def test_another_version_is_refused_with_what_the_store_saw(
     store: SessionStore, session: str, call: Call, off_by: int
@@ -156,7 +157,7 @@ def test_numbers_never_go_back(store: SessionStore, session: str) -> None:
     assert place(store, session)[1] == head + 1
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [call for call in [*RAISING, *KEEPING, *IDLE, *READING, MESSAGE_EVENT] if call.name != "begin_turn"],
     ids=str,
@@ -177,7 +178,7 @@ def test_an_unknown_session_may_be_asked_for_deleted_and_attached(store: Session
     assert store.attach("unknown") == 1
 
 
-@pytest.mark.parametrize("call", [*RAISING, MESSAGE_EVENT, *KEEPING], ids=str)
+@each("call", [*RAISING, MESSAGE_EVENT, *KEEPING], ids=str)
 def test_a_write_joins_the_transaction_around_it(store: SessionStore, session: str, call: Call) -> None:
     call.arrange(store, session)
     before = dump()

@@ -16,6 +16,7 @@ from helix_sessions.exceptions import (
 from helix_sessions.models import Input, InputClaim
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from tests.invariants import assert_invariants
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -78,7 +79,7 @@ class TestAdmission:
         [promoted] = store.promote_inputs(session, "steer")
         assert store.admit_input(session, "hello", input_id="i") == promoted
 
-    @pytest.mark.parametrize(
+    @each(
         ("prompt", "options"),
         [
             ("other", {}),
@@ -152,21 +153,19 @@ class TestAdmission:
             store.admit_input("u", "hello", input_id="i")
         assert not InputClaim.objects.exists()
 
-    @pytest.mark.parametrize("prompt", [None, 1, True, ["hello"], b"hello", {"a": float("nan")}, "\ud800"])
+    @each("prompt", [None, 1, True, ["hello"], b"hello", {"a": float("nan")}, "\ud800"])
     def test_a_prompt_is_a_string_or_an_object(self, store: SessionStore, session: str, prompt: Any) -> None:
         with pytest.raises(InvalidDocument):
             store.admit_input(session, prompt)
 
-    @pytest.mark.parametrize("prompt", [{"role": "system"}, {"role": None}, {"id": "another"}])
+    @each("prompt", [{"role": "system"}, {"role": None}, {"id": "another"}])
     def test_an_object_cannot_pretend_to_be_another_message(
         self, store: SessionStore, session: str, prompt: Any
     ) -> None:
         with pytest.raises(InvalidDocument):
             store.admit_input(session, prompt, input_id="i")
 
-    @pytest.mark.parametrize(
-        "options", [{"delivery": "later"}, {"delivery": None}, {"resume": 1}, {"input_id": ""}]
-    )
+    @each("options", [{"delivery": "later"}, {"delivery": None}, {"resume": 1}, {"input_id": ""}])
     def test_other_arguments(self, store: SessionStore, session: str, options: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
             store.admit_input(session, "hello", **options)
@@ -265,7 +264,7 @@ class TestChanges:
         assert store.promote_inputs(session, "steer") == []
         assert ids(store.promote_inputs(session, "queue")) == ["i"]
 
-    @pytest.mark.parametrize("over", ["promoted", "cancelled"])
+    @each("over", ["promoted", "cancelled"])
     def test_only_while_it_is_pending(self, store: SessionStore, session: str, over: str) -> None:
         store.admit_input(session, "hello", input_id="i")
         if over == "promoted":

@@ -5,11 +5,12 @@ from django.utils import timezone
 
 from helix_sessions.store import SessionStore
 from tests.invariants import assert_invariants
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("reason", [None, "", "stop", "é\x00\n", "x" * 5000])
+@each("reason", [None, "", "stop", "é\x00\n", "x" * 5000])
 def test_it_is_seen_once(store: SessionStore, session: str, reason: str | None) -> None:
     before = timezone.now()
     store.set_interrupt_flag(session, reason)

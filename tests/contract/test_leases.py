@@ -13,6 +13,7 @@ from helix_sessions.exceptions import Fenced, InvalidInput, LeaseHeld, SessionNo
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from tests.contract.calls import KEEPING, MESSAGE_EVENT, RAISING, Call
 from tests.invariants import dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -60,12 +61,12 @@ class TestAcquire:
         store.release_lease(store.acquire_lease(session, "a", 30))
         assert store.acquire_lease(session, "a", 30).fence == 2
 
-    @pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf"), "30", None, True, 1e20])
+    @each("ttl", [-1, float("nan"), float("inf"), "30", None, True, 1e20])
     def test_a_time(self, store: SessionStore, session: str, ttl: Any) -> None:
         with pytest.raises(InvalidInput):
             store.acquire_lease(session, "a", ttl)
 
-    @pytest.mark.parametrize("owner", ["", None, 1, "a\n", "x" * 256])
+    @each("owner", ["", None, 1, "a\n", "x" * 256])
     def test_an_owner(self, store: SessionStore, session: str, owner: Any) -> None:
         with pytest.raises(InvalidInput):
             store.acquire_lease(session, owner, 30)
@@ -109,7 +110,7 @@ class TestRenewAndRelease:
             with pytest.raises(Fenced):
                 call()
 
-    @pytest.mark.parametrize("lease", [None, "lease", {}, {"session_id": "s"}])
+    @each("lease", [None, "lease", {}, {"session_id": "s"}])
     def test_what_is_no_lease(self, store: SessionStore, session: str, lease: Any) -> None:
         for call in (store.fenced, store.release_lease, lambda lease: store.renew_lease(lease, 1)):
             with pytest.raises(InvalidInput):
@@ -117,8 +118,8 @@ class TestRenewAndRelease:
 
 
 class TestFence:
-    @pytest.mark.parametrize("call", WRITES, ids=str)
-    @pytest.mark.parametrize("over", ["taken", "given back"])
+    @each("call", WRITES, ids=str)
+    @each("over", ["taken", "given back"])
     def test_a_stale_owner_writes_nothing(
         self, store: SessionStore, session: str, call: Call, over: str
     ) -> None:
@@ -138,7 +139,7 @@ class TestFence:
             call.act(store.fenced(lease), session)
         assert dump() == before
 
-    @pytest.mark.parametrize("call", WRITES, ids=str)
+    @each("call", WRITES, ids=str)
     def test_the_newest_owner_writes(self, store: SessionStore, session: str, call: Call) -> None:
         call.arrange(store, session)
         lease = store.acquire_lease(session, "a", 30)

@@ -11,6 +11,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import AppendResult, MessagePage
 from tests.contract.calls import ASSISTANT, USER
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -36,7 +37,7 @@ class TestAppend:
             first_position=1, message_count=1, version=2, head_seq=2
         )
 
-    @pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
+    @each("role", ["user", "assistant", "tool", "system"])
     def test_every_role_has_its_event(self, store: SessionStore, session: str, role: str) -> None:
         message = {"content": "x", "role": role, "tool_call_id": "t"}
         store.append_messages(session, [message])
@@ -86,7 +87,7 @@ class TestRead:
         store.append_messages(session, said("a", "b", "c", "d", "e"))
         return session
 
-    @pytest.mark.parametrize(
+    @each(
         ("options", "expected", "has_more"),
         [
             ({}, "abcde", False),
@@ -131,7 +132,7 @@ class TestTruncate:
         store.append_messages(session, said("a", "b", "c"))
         return session
 
-    @pytest.mark.parametrize(("count", "gone"), [(0, 3), (1, 2), (3, 0), (4, 0), (2**63 - 1, 0)])
+    @each(("count", "gone"), [(0, 3), (1, 2), (3, 0), (4, 0), (2**63 - 1, 0)])
     def test_the_first_stay(self, store: SessionStore, session: str, count: int, gone: int) -> None:
         assert store.truncate_messages(session, count) == gone
         assert heard(store.get_messages(session)) == ["a", "b", "c"][:count]

@@ -18,6 +18,7 @@ from tests.contract.suspended import (
     wait_for,
 )
 from tests.invariants import assert_invariants, assert_valid_transcript
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -97,7 +98,7 @@ def test_a_failure_goes_up_as_an_error(chain: SessionStore):
     assert_valid_transcript("two")
 
 
-@pytest.mark.parametrize("above", CHAIN[1:3])
+@each("above", CHAIN[1:3])
 def test_only_the_root_and_the_owner_are_asked(chain: SessionStore, above: str):
     """A session between them knows nothing of the calls below it."""
     with pytest.raises(UnknownToolCall):

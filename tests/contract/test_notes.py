@@ -10,6 +10,7 @@ from helix_sessions.exceptions import InvalidDocument, InvalidInput, SessionNotF
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Note
 from tests.contract.calls import ASSISTANT, USER
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -121,7 +122,7 @@ def test_notes_go_where_the_session_goes(store: SessionStore, session: str) -> N
     assert store.examine_sessions(deep=True) == []
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "\u0000", "a\nb", 1, None, "\ud800"])
+@each("key", ["", "x" * 256, "\u0000", "a\nb", 1, None, "\ud800"])
 def test_a_bad_key(store: SessionStore, session: str, key: Any) -> None:
     with pytest.raises(InvalidInput):
         store.put_notes(session, {key: 1})

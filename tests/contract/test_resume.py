@@ -28,6 +28,7 @@ from tests.contract.suspended import (
     wait_for,
 )
 from tests.invariants import assert_invariants, assert_valid_transcript, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -139,7 +140,7 @@ def test_still_waiting_changes_nothing(store: SessionStore):
     assert dump() == before
 
 
-@pytest.mark.parametrize("status", ["interrupted", "paused"])
+@each("status", ["interrupted", "paused"])
 def test_a_stopped_session(store: SessionStore, status: str):
     """What a crash left open is failed before anything is said."""
     store.begin_turn("s", message="hello", run_id="r")
@@ -163,7 +164,7 @@ def test_an_interrupted_session_that_waits(store: SessionStore):
     assert store.resume("s").state.status == "active"
 
 
-@pytest.mark.parametrize("status", ["completed", "failed"])
+@each("status", ["completed", "failed"])
 def test_a_terminal_session(store: SessionStore, status: str):
     suspended(store, "s", asked("a"))
     store.submit_tool_result("s", "a", result=1)

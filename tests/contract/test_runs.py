@@ -9,6 +9,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import Run
 from tests.contract.calls import USER
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -78,7 +79,7 @@ class TestCreate:
 
 
 class TestUpdate:
-    @pytest.mark.parametrize("status", ENDED)
+    @each("status", ENDED)
     def test_any_other_status_ends_it(self, store: SessionStore, session: str, status: str) -> None:
         store.create_run(session, run_id="r")
         run = store.update_run_status(
@@ -113,7 +114,7 @@ class TestUpdate:
         store.update_run_status(session, "r", "running", output=1)
         assert store.update_run_status(session, "r", "completed", output=None).output is None
 
-    @pytest.mark.parametrize("status", ENDED)
+    @each("status", ENDED)
     def test_a_run_that_ended_never_runs_again(self, store: SessionStore, session: str, status: str) -> None:
         store.create_run(session, run_id="r")
         store.update_run_status(session, "r", status)
@@ -154,7 +155,7 @@ class TestRead:
     def test_no_run_is_current_before_the_first(self, store: SessionStore, session: str) -> None:
         assert store.get_current_run(session) is None
 
-    @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 2**63 - 1])
+    @each("limit", [1, 2, 3, 4, 5, 2**63 - 1])
     def test_newest_first_in_pages(self, store: SessionStore, session: str, limit: int) -> None:
         for turn in range(1, 5):
             store.create_run(session, run_id=f"r{turn}")

@@ -21,6 +21,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import SessionState, SubSessionRef
 from tests.contract.calls import ASSISTANT, REF, USER, WRITES
 from tests.invariants import assert_invariants, assert_no_orphans, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -101,7 +102,7 @@ class TestCreate:
         moment = datetime.fromtimestamp((uuid.UUID(ids[0]).int >> 80) / 1000, UTC)
         assert abs(moment - django_timezone.now()) < timedelta(minutes=1)
 
-    @pytest.mark.parametrize("by", ["user", "key", "text"])
+    @each("by", ["user", "key", "text"])
     def test_the_owner_is_a_user_or_its_key(self, store: SessionStore, user: Any, by: str) -> None:
         owner = {"user": user, "key": user.pk, "text": str(user.pk)}[by]
         assert store.create_session("s", agent_type="writer", owner=owner).owner_id == user.pk
@@ -122,7 +123,7 @@ class TestCreate:
         )
         assert child.root_session_id == "root"
 
-    @pytest.mark.parametrize("parent", ["unknown", "s"])
+    @each("parent", ["unknown", "s"])
     def test_an_unknown_parent_is_not_found(self, store: SessionStore, parent: str) -> None:
         with pytest.raises(SessionNotFound):
             store.create_session("s", agent_type="writer", parent_session_id=parent)
@@ -257,7 +258,7 @@ class TestClone:
         assert store.get_messages("branch").messages == [USER, ASSISTANT]
         assert_invariants("branch")
 
-    @pytest.mark.parametrize(("asked", "got"), [(0, 0), (1, 1), (2, 2), (3, 2)])
+    @each(("asked", "got"), [(0, 0), (1, 1), (2, 2), (3, 2)])
     def test_fewer_messages(self, store: SessionStore, source: str, asked: int, got: int) -> None:
         state = store.clone_session(source, "branch", checkpoint_id="first", message_count=asked)
         assert state.message_count == got
@@ -350,7 +351,7 @@ class TestList:
         same_time(store, "b", "é", "a", "B", "z")
         assert ids(store) == ["é", "z", "b", "a", "B"]
 
-    @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 50])
+    @each("limit", [1, 2, 3, 4, 5, 6, 50])
     def test_pages_join_to_the_whole(self, store: SessionStore, limit: int) -> None:
         same_time(store, "x", "y")
         for key in ("a", "b", "c"):
@@ -373,7 +374,7 @@ class TestList:
         store.create_session("d", agent_type="writer")
         assert [item.session_id for item in store.list_sessions(cursor=first.next_cursor).items] == ["a"]
 
-    @pytest.mark.parametrize("odd", ["a\u00a0b", "a\u200bb", "a\u2028b", "😀", "a b", '"\\', "%", "../x"])
+    @each("odd", ["a\u00a0b", "a\u200bb", "a\u2028b", "😀", "a b", '"\\', "%", "../x"])
     def test_a_cursor_at_any_id_works(self, store: SessionStore, odd: str) -> None:
         same_time(store, odd, "!")
         first = store.list_sessions(limit=1)
@@ -437,13 +438,13 @@ class TestList:
         assert new.created_at is not None
         assert ids(store, updated_after=new.created_at - timedelta(microseconds=1)) == ["new", "old"]
 
-    @pytest.mark.parametrize("tag", ["é", '"', "\\", "a'b", "%", "[]", "😀", "null", "1", "a\u00a0b"])
+    @each("tag", ["é", '"', "\\", "a'b", "%", "[]", "😀", "null", "1", "a\u00a0b"])
     def test_a_tag_is_found_by_all_its_characters(self, store: SessionStore, tag: str) -> None:
         store.create_session("s", agent_type="writer", tags=[tag])
         store.create_session("other", agent_type="writer", tags=["x" + tag, tag.upper() + "x"])
         assert ids(store, tag=tag) == ["s"]
 
-    @pytest.mark.parametrize("cursor", ["", "x", "!!!!", "WyJydW5zIiwgMV0", "é", "e30", "MQ", "WzFd"])
+    @each("cursor", ["", "x", "!!!!", "WyJydW5zIiwgMV0", "é", "e30", "MQ", "WzFd"])
     def test_a_broken_cursor_is_refused(self, store: SessionStore, cursor: str) -> None:
         with pytest.raises(InvalidCursor):
             store.list_sessions(cursor=cursor)
@@ -468,7 +469,7 @@ class TestMetadata:
         assert store.patch_metadata(session, {"a": 1}) == store.load_state(session).version == 2
         assert store.patch_metadata(session, {}) == 2
 
-    @pytest.mark.parametrize("patch", [{"a": "\x00"}, {"\x00": 1}, {"a": [{"b": "x\x00y"}]}])
+    @each("patch", [{"a": "\x00"}, {"\x00": 1}, {"a": [{"b": "x\x00y"}]}])
     def test_null_characters_are_refused(
         self, store: SessionStore, session: str, patch: dict[str, Any]
     ) -> None:

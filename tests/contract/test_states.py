@@ -12,6 +12,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import SessionState
 from tests.contract.calls import USER
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -116,7 +117,7 @@ class TestSave:
         assert checkpoint.created_at == saved.checkpointed_at
         assert checkpoint.state == saved
 
-    @pytest.mark.parametrize("name", OPTIONAL_MAPS)
+    @each("name", OPTIONAL_MAPS)
     def test_an_absent_map_and_an_empty_one_are_told_apart(
         self, store: SessionStore, session: str, name: str
     ) -> None:
@@ -130,7 +131,7 @@ class TestSave:
             assert checkpoint is not None
             assert getattr(checkpoint.state, name) == value
 
-    @pytest.mark.parametrize("mode", ["persistent", "unknown", None])
+    @each("mode", ["persistent", "unknown", None])
     def test_the_mode_is_written_once(self, store: SessionStore, session: str, mode: Any) -> None:
         before = dump()
         with pytest.raises(ModeLocked):
@@ -154,7 +155,7 @@ class TestSave:
         state.custom_state["list"].append(2)
         assert saved.custom_state == store.load_state(session).custom_state == {"list": [1]}
 
-    @pytest.mark.parametrize(
+    @each(
         ("pending", "awaiting"),
         [
             (None, False),
@@ -215,7 +216,7 @@ class TestMerge:
         merged = store.merge_custom_state(session, [{"op": "set", "path": [], "value": {"b": 2}}])
         assert merged.custom_state == {"b": 2}
 
-    @pytest.mark.parametrize(
+    @each(
         "write",
         [
             {"op": "append", "path": ["text"], "values": [1]},

@@ -9,6 +9,7 @@ from helix_sessions.exceptions import InvalidInput
 from helix_sessions.store import SessionStore
 from helix_sessions.types import CasMismatch, CasOk
 from tests.invariants import dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -22,8 +23,8 @@ def reasons(store: SessionStore, session: str) -> dict[str, Any]:
 
 
 class TestUpdate:
-    @pytest.mark.parametrize("after", STATUSES)
-    @pytest.mark.parametrize("before", STATUSES)
+    @each("after", STATUSES)
+    @each("before", STATUSES)
     def test_it_is_unconditional(self, store: SessionStore, session: str, before: str, after: str) -> None:
         store.update_status(session, before)
         version = store.update_status(session, after)
@@ -101,7 +102,7 @@ class TestCompareAndSet:
     def test_expecting_nothing_never_matches(self, store: SessionStore, session: str) -> None:
         assert not store.compare_and_set_status(session, [], "paused")
 
-    @pytest.mark.parametrize("expected", [("active",), {"active"}, frozenset(["active"]), "active"])
+    @each("expected", [("active",), {"active"}, frozenset(["active"]), "active"])
     def test_any_collection_will_do(self, store: SessionStore, session: str, expected: Any) -> None:
         assert store.compare_and_set_status(session, expected, "paused")
 

@@ -10,6 +10,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import SubSessionRef
 from tests.contract.calls import REF
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -58,7 +59,7 @@ class TestAdd:
         store.add_sub_session_refs(session, [REF, FULL])
         assert [ref.sub_session_id for ref in store.get_sub_session_refs(session)] == ["child", "full"]
 
-    @pytest.mark.parametrize(
+    @each(
         "changes",
         [
             {"agent_type": "other"},
@@ -115,7 +116,7 @@ class TestUpdate:
         assert (changed.result, changed.parent_tool_call_id) == (None, None)
         assert store.get_sub_session_refs(session) == [changed]
 
-    @pytest.mark.parametrize(
+    @each(
         "changes",
         [
             {"agent_type": "other"},
@@ -144,7 +145,7 @@ class TestUpdate:
             store.update_sub_session_ref(session, "child")
         assert dump() == before
 
-    @pytest.mark.parametrize(
+    @each(
         "changes",
         [
             {"status": "running"},

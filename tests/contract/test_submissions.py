@@ -20,6 +20,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import Submission
 from tests.contract.suspended import approval, asked, child, error, messages, result, suspend, suspended
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -102,7 +103,7 @@ def test_the_same_id_again_in_a_later_turn(store: SessionStore):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "answer"),
     [
         (asked("a"), {}),
@@ -125,7 +126,7 @@ def test_the_wrong_kind(store: SessionStore, call: Any, answer: dict[str, Any]):
     assert dump() == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "expected"),
     [
         ({"result": float("nan")}, InvalidDocument),

@@ -29,6 +29,7 @@ from tests.contract.suspended import (
     wait_for,
 )
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -98,7 +99,7 @@ def _dict(call: Any) -> dict[str, Any]:
     return {name: getattr(call, name) for name in call.__slots__}
 
 
-@pytest.mark.parametrize("kind", ["client_tool", "awaiting_children", "step_partial"])
+@each("kind", ["client_tool", "awaiting_children", "step_partial"])
 def test_the_run_says_what_it_waits_for(store: SessionStore, kind: str):
     suspended(store, "s", kind=kind)
     assert store.list_runs("s").items[0].status == f"suspended_{kind}"
@@ -151,7 +152,7 @@ def test_lost_answer(store: SessionStore):
     assert dump() == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "options", "expected"),
     [
         ("nothing", {}, InvalidInput),

@@ -32,6 +32,7 @@ from tests.contract.suspended import (
     wait_for,
 )
 from tests.invariants import assert_invariants, dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -92,7 +93,7 @@ def test_continuing_resets_the_budget_and_keeps_the_memory(store: SessionStore):
     assert_invariants("s")
 
 
-@pytest.mark.parametrize("status", ["active", "failed", "interrupted", "paused", "completed"])
+@each("status", ["active", "failed", "interrupted", "paused", "completed"])
 def test_every_status_is_continued(store: SessionStore, status: str):
     store.create_session("s", agent_type="agent")
     store.update_status("s", status, interrupt_context={"why": 1}, error="e")
@@ -165,7 +166,7 @@ def test_a_branch_from_now_with_another_state(store: SessionStore):
     assert_invariants("b")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "expected"),
     [
         ({"branch": ("gone", None)}, SessionNotFound),

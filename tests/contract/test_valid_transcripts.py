@@ -31,6 +31,7 @@ from helix_sessions.transcripts import open_tool_calls
 from helix_sessions.types import ChildWait, PendingCall, Run, SubSessionRef
 from tests.contract.suspended import calling, result, wait_for
 from tests.invariants import assert_invariants, assert_valid_transcript
+from tests.lengths import at_length
 
 NAMES = ("root", "middle", "leaf")
 _examples = itertools.count()
@@ -282,7 +283,7 @@ class TreeOfSessions(RuleBasedStateMachine):
 @pytest.mark.timeout(600)
 @pytest.mark.django_db
 def test_a_tree_of_sessions():
-    few = settings(max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck))
+    few = settings(max_examples=10, stateful_step_count=30, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(TreeOfSessions, settings=few)
 
 
@@ -290,5 +291,7 @@ def test_a_tree_of_sessions():
 @pytest.mark.timeout(3600)
 @pytest.mark.django_db
 def test_a_tree_of_sessions_for_long():
-    many = settings(max_examples=1000, stateful_step_count=60, suppress_health_check=list(HealthCheck))
+    many = settings(
+        max_examples=at_length(100), stateful_step_count=60, suppress_health_check=list(HealthCheck)
+    )
     run_state_machine_as_test(TreeOfSessions, settings=many)

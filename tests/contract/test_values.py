@@ -5,10 +5,9 @@ import inspect
 import pickle
 from typing import Any
 
-import pytest
-
 from helix_sessions import exceptions, types
 from helix_sessions.store import SessionStore
+from tests.rows import each
 
 FIELDS = {
     "Page": "items next_cursor",
@@ -108,7 +107,7 @@ SIGNATURES = {
 """The arguments that may be given by place; all others by name only."""
 
 
-@pytest.mark.parametrize(("name", "fields"), FIELDS.items(), ids=FIELDS)
+@each(("name", "fields"), FIELDS.items(), ids=FIELDS)
 def test_a_value_has_exactly_these_fields_frozen_and_by_name_only(name: str, fields: str) -> None:
     value = getattr(types, name)
     assert [field.name for field in dataclasses.fields(value)] == fields.split()
@@ -134,7 +133,7 @@ def test_unset_is_one_value_that_survives_pickling() -> None:
     assert repr(types.UNSET) == "UNSET"
 
 
-@pytest.mark.parametrize(("name", "code"), ERRORS.items(), ids=ERRORS)
+@each(("name", "code"), ERRORS.items(), ids=ERRORS)
 def test_an_error_has_a_stable_code(name: str, code: str) -> None:
     error = getattr(exceptions, name)
     assert issubclass(error, exceptions.HelixSessionsError)
@@ -153,7 +152,7 @@ def test_invalid_input_is_a_value_error() -> None:
     assert issubclass(exceptions.InvalidInput, ValueError)
 
 
-@pytest.mark.parametrize("kind", [exceptions.StaleState, exceptions.SessionConflict])
+@each("kind", [exceptions.StaleState, exceptions.SessionConflict])
 def test_a_stale_state_survives_pickling(kind: type[exceptions.StaleState]) -> None:
     error = kind(expected_version=1, current_version=2, current_status="paused")
     again = pickle.loads(pickle.dumps(error))
@@ -162,7 +161,7 @@ def test_a_stale_state_survives_pickling(kind: type[exceptions.StaleState]) -> N
     assert str(again) == str(error)
 
 
-@pytest.mark.parametrize(("name", "by_place"), SIGNATURES.items(), ids=SIGNATURES)
+@each(("name", "by_place"), SIGNATURES.items(), ids=SIGNATURES)
 def test_only_the_arguments_shown_first_may_be_given_by_place(name: str, by_place: str) -> None:
     parameters = list(inspect.signature(getattr(SessionStore(), name)).parameters.values())
     placed = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]

@@ -12,13 +12,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.docs.examples import BrokenPromise, run
 from tests.docs.pages import ROOT, Block, Page, all_pages
+from tests.rows import each
 
 MARKS = {(), ("settings",)}
 SETTINGS_PREAMBLE = """
@@ -38,26 +38,23 @@ for command in json.loads(sys.argv[1]):
 """
 
 PAGES = [page for page in all_pages() if any(_block.language == "python" for _block in page.blocks)]
-SETTINGS = [
-    pytest.param(block, id=f"{page.name}:{block.line}")
-    for page in PAGES
-    for block in page.blocks
-    if "settings" in block.marks
-]
+SETTINGS = {
+    f"{page.name}:{block.line}": block for page in PAGES for block in page.blocks if "settings" in block.marks
+}
 
 
 def runnable(page: Page) -> list[Block]:
     return [block for block in page.blocks if block.language == "python" and not block.marks]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES, ids=lambda page: page.name)
 def test_marks_are_known(page: Page):
     assert {block.marks for block in page.blocks if block.language == "python"} <= MARKS
     assert not [block.line for block in page.blocks if block.language in ("py", "python3", "pycon")]
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES, ids=lambda page: page.name)
 def test_page_runs(page: Page):
     namespace: dict[str, Any] = {"__name__": "docs"}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -79,8 +76,9 @@ def test_the_first_example_of_the_readme_can_be_pasted_line_by_line():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("block", SETTINGS)
-def test_settings_make_a_project(block: Block, tmp_path: Path):
+@each("block", SETTINGS.values(), ids=SETTINGS)
+def test_settings_make_a_project(block: Block, tmp_path_factory: pytest.TempPathFactory):
+    tmp_path = tmp_path_factory.mktemp("project")
     (tmp_path / "docs_settings.py").write_text(SETTINGS_PREAMBLE + block.code, encoding="utf-8")
     on_sqlite = "postgresql" not in block.code
     database = ["--database", "default"] if on_sqlite else []
@@ -102,7 +100,7 @@ def test_settings_make_a_project(block: Block, tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [
         "1 + 1  # => 3",

@@ -2,12 +2,10 @@
 
 import re
 
-import pytest
 from django.core.management import get_commands
 
 from tests.docs.pages import DOCS, ROOT, Page, all_pages, page
-
-pytestmark = pytest.mark.once
+from tests.rows import each
 
 PAGES = all_pages()
 MAPPED = [
@@ -15,7 +13,7 @@ MAPPED = [
 ]
 
 
-@pytest.mark.parametrize("found", PAGES, ids=lambda found: found.name)
+@each("found", PAGES, ids=lambda found: found.name)
 def test_links_resolve(found: Page):
     for target in found.links:
         if target.startswith(("https://", "http://", "mailto:")):
@@ -28,13 +26,13 @@ def test_links_resolve(found: Page):
             assert anchor in Page(file).anchors, f"{target} leads to no heading"
 
 
-@pytest.mark.parametrize("found", MAPPED, ids=lambda found: found.name)
+@each("found", MAPPED, ids=lambda found: found.name)
 def test_the_map_has_every_page(found: Page):
     targets = {(DOCS / target.partition("#")[0]).resolve() for target in page("index.md").links}
     assert found.path.resolve() in targets
 
 
-@pytest.mark.parametrize("found", PAGES, ids=lambda found: found.name)
+@each("found", PAGES, ids=lambda found: found.name)
 def test_commands_exist(found: Page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     code = " \n".join([*re.findall(r"`([^`\n]+)`", found.prose), *(block.code for block in found.blocks)])
@@ -42,7 +40,7 @@ def test_commands_exist(found: Page):
     assert set(re.findall(r"\bmanage\.py ([a-z_]+)", code)) <= set(get_commands())
 
 
-@pytest.mark.parametrize("found", PAGES, ids=lambda found: found.name)
+@each("found", PAGES, ids=lambda found: found.name)
 def test_a_page_begins_with_its_title(found: Page):
     assert re.match(r"# \S", found.text)
     assert len(re.findall(r"^# ", found.prose, re.MULTILINE)) == 1

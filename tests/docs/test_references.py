@@ -5,13 +5,10 @@ import inspect
 import re
 from typing import Any
 
-import pytest
-
 from helix_sessions import checks, conf, exceptions, models, types
 from helix_sessions.store import SessionStore
 from tests.docs.pages import ROOT, page
-
-pytestmark = pytest.mark.once
+from tests.rows import each
 
 PACKAGE = ROOT / "helix_sessions"
 
@@ -41,7 +38,7 @@ def signature(name: str, call: Any) -> str:
     return f"{name}({', '.join(shown)})"
 
 
-@pytest.mark.parametrize("name", public_calls())
+@each("name", public_calls())
 def test_store_call(name: str):
     section = page("reference/store.md").sections.get(name, "")
     assert section, f"reference/store.md has no section for {name}"
@@ -90,9 +87,7 @@ def test_events():
     assert appended <= set(page("reference/events.md").first_cells())
 
 
-@pytest.mark.parametrize(
-    "value", [value for value in vars(types).values() if dataclasses.is_dataclass(value)], ids=str
-)
+@each("value", [value for value in vars(types).values() if dataclasses.is_dataclass(value)], ids=str)
 def test_values(value: Any):
     section = page("reference/values.md").sections.get(value.__name__, "")
     assert section, f"reference/values.md has no section for {value.__name__}"

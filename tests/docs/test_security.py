@@ -3,14 +3,13 @@
 import ast
 import re
 
-import pytest
-
 from tests.docs.pages import ROOT, page
+from tests.rows import each
 
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", page("security.md").text)))
 
 
-@pytest.mark.parametrize("name", NAMED)
+@each("name", NAMED)
 def test_a_named_test_exists(name: str):
     path, _, member = name.partition("::")
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))

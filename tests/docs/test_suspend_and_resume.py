@@ -12,6 +12,7 @@ from tests.docs.examples import run
 from tests.docs.pages import page
 from tests.invariants import assert_invariants, assert_valid_transcript
 from tests.parallel import Worker
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -109,7 +110,7 @@ def test_each_part_in_its_own_process(store: SessionStore):
     assert_invariants("trip/c3")
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "death"),
     [
         ("begin", "before think"),

@@ -9,6 +9,7 @@ import pytest
 from helix_sessions import documents
 from helix_sessions.encryption import Keyring, keyring, open_text
 from helix_sessions.exceptions import ContentUnreadable, NotConfigured
+from tests.rows import each
 
 PLACE = ("message", "content", "s", 3, 9)
 TEXT = '{"role":"user","content":"grüße \\u0000"}'
@@ -30,7 +31,7 @@ def test_the_same_text_is_sealed_differently_each_time(ring):
     assert len({ring.seal(PLACE, TEXT) for _ in range(100)}) == 100
 
 
-@pytest.mark.parametrize(
+@each(
     "elsewhere",
     [
         ("event", "content", "s", 3, 9),
@@ -47,7 +48,7 @@ def test_it_opens_nowhere_else(ring, elsewhere):
     assert caught.value.key_id == "a"
 
 
-@pytest.mark.parametrize("at", [12, 20, -2])
+@each("at", [12, 20, -2])
 def test_damage_is_noticed(ring, at):
     sealed = list(ring.seal(PLACE, TEXT))
     sealed[at] = "A" if sealed[at] != "A" else "B"
@@ -55,9 +56,7 @@ def test_damage_is_noticed(ring, at):
         ring.open(PLACE, "".join(sealed))
 
 
-@pytest.mark.parametrize(
-    "text", [" ", ' "', ' ""', ' "1.a"', ' "1.a."', ' "1.a.???"', ' "1.a.AAAA"', ' "9.a.AAAA"']
-)
+@each("text", [" ", ' "', ' ""', ' "1.a"', ' "1.a."', ' "1.a.???"', ' "1.a.AAAA"', ' "9.a.AAAA"'])
 def test_what_was_never_sealed_is_refused(ring, text):
     with pytest.raises(ContentUnreadable):
         ring.open(PLACE, text)
@@ -109,7 +108,7 @@ def test_the_error_survives_pickling():
 GOOD = "A" * 43 + "="
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "said"),
     [
         ({"keys": {}}, "dict of keys"),

@@ -6,20 +6,6 @@ from django.db import connection
 from helix_sessions.store import SessionStore
 from helix_sessions.types import CompactionPolicy
 from tests.contract.sources import Said
-from tests.contract.test_compactions import (  # noqa: F401 - once more, with encryption
-    TestFolding,
-    TestMeanwhile,
-    TestTruncation,
-    TestWhatTheModelSees,
-)
-from tests.contract.test_contexts import (  # noqa: F401
-    TestAfterACompaction,
-    TestBranches,
-    TestLater,
-    TestMove,
-    TestTheFirstTime,
-    TestWhenMessagesGo,
-)
 
 pytestmark = pytest.mark.django_db
 

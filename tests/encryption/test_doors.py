@@ -7,6 +7,7 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from tests.encryption.test_at_rest import CANARY, fill, said
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -55,7 +56,7 @@ class TestTheApi:
 
 
 class TestTheAdmin:
-    @pytest.mark.parametrize("page", PAGES)
+    @each("page", PAGES)
     def test_shows_what_is_encrypted(self, store, operator, page):
         fill(store)
         answer = operator.get(reverse(f"admin:helix_sessions_session_{page}", args=["s"]))
@@ -63,8 +64,9 @@ class TestTheAdmin:
         assert CANARY in answer.content.decode()  # every page has the session's error at its head
         assert "1.old." not in answer.content.decode()
 
-    @pytest.mark.parametrize("page", PAGES)
+    @each("page", PAGES)
     def test_shows_a_note_when_the_key_is_lost(self, store, operator, encrypted, page):
+        encrypted("old", active="old")
         fill(store)
         encrypted("new", active="new")
         answer = operator.get(reverse(f"admin:helix_sessions_session_{page}", args=["s"]))

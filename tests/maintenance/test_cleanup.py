@@ -17,6 +17,7 @@ from helix_sessions.store.cleanup import overdue_sql
 from helix_sessions.types import CleanupSummary
 from tests.contract.suspended import asked, suspended
 from tests.parallel import run_processes, run_threads
+from tests.rows import each
 
 PAST = timezone.now() - timedelta(hours=1)
 NEVER = timezone.now() + timedelta(days=365)
@@ -163,9 +164,7 @@ class TestCleanup:
         assert summary.marked == 2
         assert [item.marked for item in told] == [1, 2]
 
-    @pytest.mark.parametrize(
-        "bad", [{"page_size": 0}, {"limit": -1}, {"rest": -1}, {"agent_type": ""}, {"now": "today"}]
-    )
+    @each("bad", [{"page_size": 0}, {"limit": -1}, {"rest": -1}, {"agent_type": ""}, {"now": "today"}])
     def test_bad_input(self, store: SessionStore, bad: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
             store.expired_session_cleanup(**bad)

@@ -27,6 +27,7 @@ from tests.maintenance.test_cleanup import REF, make
 from tests.maintenance.test_doctor import break_rows
 from tests.maintenance.test_retention import age, old, told
 from tests.parallel import ROOT, joined_database_environment
+from tests.rows import each
 
 COMMANDS = (
     "cleanup_sessions",
@@ -50,7 +51,7 @@ def run(*arguments: str, stderr: io.StringIO | None = None) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each("name", COMMANDS)
 def test_help_says_what_it_does_and_shows_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         call_command(name, "--help")
@@ -88,7 +89,7 @@ class TestCleanupSessions:
         assert caught.value.returncode == 1
         assert store.load_state("b").status == "failed"
 
-    @pytest.mark.parametrize("bad", [("--page-size", "0"), ("--limit", "x")])
+    @each("bad", [("--page-size", "0"), ("--limit", "x")])
     def test_bad_arguments(self, bad: tuple[str, str]) -> None:
         with pytest.raises(CommandError):
             run("cleanup_sessions", *bad)
@@ -221,7 +222,7 @@ class TestOthers:
         with pytest.raises(CommandError, match=r"1 of 1 errors are left\.$"):
             run("sessions_doctor", "--repair")
 
-    @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+    @each("name", ["out.jsonl", "out.jsonl.gz"])
     def test_export_and_import(self, store: SessionStore, tmp_path: Path, name: str) -> None:
         for key in ("a", "b"):
             store.create_session(key, agent_type="x", custom_state={"text": "\u2028 ü"})

@@ -10,6 +10,7 @@ from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session, StagedChange
 from helix_sessions.store import SessionStore
 from helix_sessions.types import DebrisSummary
+from tests.rows import each
 
 HOUR = timedelta(hours=1)
 
@@ -58,7 +59,7 @@ class TestDebris:
         assert store.get_current_run("a") is None
         assert store.get_current_run("b") is not None
 
-    @pytest.mark.parametrize("bad", [{"staged_for": 3}, {"stuck_for": timedelta(-1)}])
+    @each("bad", [{"staged_for": 3}, {"stuck_for": timedelta(-1)}])
     def test_bad_input(self, store: SessionStore, bad: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
             store.cleanup_debris(**bad)

@@ -15,6 +15,7 @@ from helix_sessions.types import CompactionPolicy, Finding
 from tests.contract.sources import Said
 from tests.invariants import assert_invariants
 from tests.parallel import run_threads
+from tests.rows import each
 
 P = "helix_sessions"
 S = "WHERE session_id = 's'"
@@ -111,9 +112,7 @@ def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    "change", ["awaiting_children = NOT awaiting_children", "waiting_since = created_at"]
-)
+@each("change", ["awaiting_children = NOT awaiting_children", "waiting_since = created_at"])
 def test_whether_it_waits_is_put_right(session: str, store: SessionStore, change: str) -> None:
     break_rows(f"UPDATE {P}_session SET {change} {S}")
     assert found(store, repair=True)["awaiting_client"].repaired
@@ -130,7 +129,7 @@ class TestDoctor:
         assert store.examine_sessions(deep=True) == []
         assert_invariants(session)
 
-    @pytest.mark.parametrize("code", REPAIRABLE)
+    @each("code", REPAIRABLE)
     def test_finds_and_repairs(self, store: SessionStore, session: str, code: str) -> None:
         if code == "orphan_archived_range":
             break_rows(
@@ -159,7 +158,7 @@ class TestDoctor:
         assert code not in found(store)
         assert Session.objects.get(session_id="s").version == version
 
-    @pytest.mark.parametrize("code", FOR_A_PERSON)
+    @each("code", FOR_A_PERSON)
     def test_finds_and_leaves_to_a_person(self, store: SessionStore, session: str, code: str) -> None:
         break_rows(FOR_A_PERSON[code])
         finding = found(store)[code]
@@ -189,7 +188,7 @@ class TestDoctor:
         assert store.examine_sessions(session_ids=["child"]) == []
         assert [f.code for f in store.examine_sessions(session_ids=["child", "s"])] == ["staged_count"]
 
-    @pytest.mark.parametrize("size", [1, 2, 7])
+    @each("size", [1, 2, 7])
     def test_pages_cover_every_session_and_what_lies_between(
         self, store: SessionStore, session: str, size: int
     ) -> None:

@@ -14,6 +14,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import PruneSummary, RetentionPolicy
 from tests.invariants import assert_no_orphans
 from tests.parallel import run_threads
+from tests.rows import each
 
 MONTH = RetentionPolicy(terminal_for=timedelta(days=30))
 
@@ -126,7 +127,7 @@ class TestPrune:
         assert memory.snapshots["a"] == []
         assert left() == {"b"}
 
-    @pytest.mark.parametrize(
+    @each(
         "policy",
         [
             RetentionPolicy(terminal_for=timedelta(days=-1)),
@@ -214,7 +215,7 @@ class TestAuditTrail:
         store.prune_sessions(MONTH)
         assert AuditEntry.objects.count() == 1
 
-    @pytest.mark.parametrize(
+    @each(
         ("period", "options"),
         [(30, {}), (timedelta(-1), {}), (timedelta(1), {"page_size": 0}), (timedelta(1), {"limit": -1})],
     )

@@ -21,6 +21,7 @@ from project.sample import load
 from tests.invariants import assert_healthy, dump
 from tests.maintenance.test_archives import WEIRD, talk
 from tests.parallel import run_threads
+from tests.rows import each
 
 
 def exported(store: SessionStore, **chosen: Any) -> str:
@@ -151,7 +152,7 @@ class TestRoundTrip:
 
 @pytest.mark.django_db
 class TestChoice:
-    @pytest.mark.parametrize("chosen", ["root", "child", "grandchild", "adopted"])
+    @each("chosen", ["root", "child", "grandchild", "adopted"])
     def test_a_session_comes_with_its_whole_tree(self, store: SessionStore, tree: str, chosen: str) -> None:
         store.create_session("other", agent_type="worker")
         found = records(exported(store, session_ids=[chosen]))
@@ -264,7 +265,7 @@ class TestBrokenFiles:
         wipe()
         return text
 
-    @pytest.mark.parametrize(
+    @each(
         ("line", "old", "new", "said"),
         [
             (0, "helix_sessions.export", "something.else", "not an export"),

@@ -13,6 +13,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import CleanupSummary
 from helix_sessions.workspaces import StorageWorkspaces, Workspace, provider_of
 from tests.maintenance.test_cleanup import make
+from tests.rows import each
 
 PROVIDER = ("helix_sessions.workspaces.StorageWorkspaces", {"storage": "workspaces", "prefix": "ws"})
 
@@ -54,7 +55,7 @@ def test_cleanup_deletes_files_and_folders_of_the_session_alone(
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("hostile", ["..", "../b", "b/../../b", ".", "/etc", "%2e%2e", "b\\..\\b"])
+@each("hostile", ["..", "../b", "b/../../b", ".", "/etc", "%2e%2e", "b\\..\\b"])
 def test_an_id_or_a_reference_leads_to_nobody_elses_files(
     store: SessionStore, workspaces: StorageWorkspaces, hostile: str
 ) -> None:

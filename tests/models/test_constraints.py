@@ -31,6 +31,7 @@ from helix_sessions.types import CompactionPolicy
 from tests.contract.calls import ASSISTANT, REF, USER, WRITES
 from tests.contract.sources import Said
 from tests.invariants import dump
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +91,7 @@ def test_every_table_of_a_session_is_known_here() -> None:
 
 
 class TestChecks:
-    @pytest.mark.parametrize(
+    @each(
         ("model", "column", "value"),
         [
             (Session, "status", "sleeping"),
@@ -144,14 +145,14 @@ class TestChecks:
         store.update_run_status(session, "second", "completed")
         assert Run.objects.filter(run_id="r").update(status="running") == 1
 
-    @pytest.mark.parametrize("model", CHILDREN, ids=lambda model: model.__name__)
+    @each("model", CHILDREN, ids=lambda model: model.__name__)
     def test_no_row_without_its_session(self, session: str, model: type[models.Model]) -> None:
         row = model._default_manager.filter(session_id=session).first()
         assert row is not None
         values = {field.attname: getattr(row, field.attname) for field in model._meta.fields}
         refused(lambda: model._default_manager.create(**{**values, "session_id": "nobody's"}))
 
-    @pytest.mark.parametrize(
+    @each(
         "model",
         [
             ArchivedRange,
@@ -173,7 +174,7 @@ class TestChecks:
 
 
 class TestGuard:
-    @pytest.mark.parametrize(
+    @each(
         "sql",
         [
             "UPDATE helix_sessions_event SET type = 'other'",
@@ -263,13 +264,13 @@ class TestGuard:
 
 
 class TestKeys:
-    @pytest.mark.parametrize("model", CHILDREN, ids=lambda model: model.__name__)
+    @each("model", CHILDREN, ids=lambda model: model.__name__)
     def test_keys_begin_with_the_session(self, model: type[models.Model]) -> None:
         keys = [columns for _, columns, unique, _ in indexes(model) if unique]
         assert keys
         assert all(columns[0] == "session_id" for columns in keys)
 
-    @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+    @each("model", MODELS, ids=lambda model: model.__name__)
     def test_no_index_is_the_beginning_of_another(self, model: type[models.Model]) -> None:
         """What begins with the columns of a smaller index serves in its stead."""
         found = indexes(model)

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.store import AsyncSessionStore, tracing
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +74,7 @@ def test_an_error_is_told_by_its_code(store, spans):
     assert not span.events
 
 
-@pytest.mark.parametrize("given", ["text", [1], {"traceparent": 5}, {"traceparent": "nonsense"}])
+@each("given", ["text", [1], {"traceparent": 5}, {"traceparent": "nonsense"}])
 def test_a_context_that_is_none(given, store, spans):
     store.create_session("s", agent_type="a", tracing_context=given)
     assert store.increment_step_count("s") == 1

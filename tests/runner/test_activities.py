@@ -13,6 +13,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import open_tool_calls
 from helix_sessions.types import Run, RunOutcome
 from tests.invariants import assert_invariants
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -284,7 +285,7 @@ class TestFailures:
         assert ran == []
         whole(store, session)
 
-    @pytest.mark.parametrize(
+    @each(
         "answer",
         [
             None,

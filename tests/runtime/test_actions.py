@@ -18,6 +18,7 @@ from helix_sessions.runtime import (
     UpdateTask,
     WriteMetadata,
 )
+from tests.rows import each
 
 HELLO = {"role": "user", "content": "hello"}
 pytestmark = pytest.mark.django_db
@@ -58,7 +59,7 @@ def test_clearing_empties_the_transcript_not_the_log(runtime, session, store):
     assert store.get_messages("s").messages == []
 
 
-@pytest.mark.parametrize("model", ["large", {"name": "large", "temperature": 0.5}, None])
+@each("model", ["large", {"name": "large", "temperature": 0.5}, None])
 def test_model(runtime, session, model, store):
     assert runtime.execute("s", ChangeModel(model)).state.model == model
     assert runtime.get_session("s").state.model == model
@@ -66,7 +67,7 @@ def test_model(runtime, session, model, store):
     assert store.get_events("s", types=["model_changed"])[-1].data == {"model": model}
 
 
-@pytest.mark.parametrize(
+@each(
     "budget",
     [
         Budget(
@@ -106,7 +107,7 @@ def test_metadata(runtime, session, store):
     assert store.get_events("s", types=["metadata_patched"])[-1].data == {"keys": ["n"]}
 
 
-@pytest.mark.parametrize("bad", [(1, 1), ("a", object()), ("a", "\x00"), ("\x00", 1), ("a", float("inf"))])
+@each("bad", [(1, 1), ("a", object()), ("a", "\x00"), ("\x00", 1), ("a", float("inf"))])
 def test_bad_metadata_fails_at_construction(bad):
     with pytest.raises((InvalidInput, InvalidDocument)):
         WriteMetadata(*bad)
@@ -131,7 +132,7 @@ class TestTasks:
         with pytest.raises(ValueError, match="one"):
             UpdateTask([task(status="in_progress")] * 2)
 
-    @pytest.mark.parametrize(
+    @each(
         "tasks",
         [
             None,

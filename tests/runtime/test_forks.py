@@ -11,6 +11,7 @@ from helix_sessions.runtime import (
     SuspendSession,
     WriteMetadata,
 )
+from tests.rows import each
 
 HELLO = {"role": "user", "content": "hello"}
 pytestmark = pytest.mark.django_db
@@ -72,7 +73,7 @@ def test_a_used_id(runtime, source):
     assert runtime.get_session("s") == source
 
 
-@pytest.mark.parametrize("bad", ["", "\x00", 1, "x" * 300])
+@each("bad", ["", "\x00", 1, "x" * 300])
 def test_a_bad_id_fails_at_construction(bad):
     with pytest.raises(InvalidInput):
         ForkSession(bad)

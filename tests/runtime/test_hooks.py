@@ -9,6 +9,7 @@ from helix_sessions.exceptions import InvalidInput, SessionExists
 from helix_sessions.runtime import Hook, SendMessage, SessionRuntime, SuspendSession
 from helix_sessions.runtime.hooks import STAGES
 from helix_sessions.store import SessionStore
+from tests.rows import each
 from tests.runtime.conftest import DEFINITION
 
 pytestmark = pytest.mark.django_db
@@ -120,7 +121,7 @@ def test_one_that_raises_before_the_save_saves_nothing(session, heard, stage):
     assert "session_save_failed" not in heard.names
 
 
-@pytest.mark.parametrize("stage", ["before_create", "before_save"])
+@each("stage", ["before_create", "before_save"])
 def test_one_that_raises_before_the_creation_creates_nothing(stage):
     with pytest.raises(RuntimeError, match="a hook"):
         SessionRuntime(hooks=[Hook(stage, fails)]).create(DEFINITION, session_id="s")
@@ -168,7 +169,7 @@ class TestAfterTheSave:
         assert SessionStore().get_messages("s").messages == [{"role": "user", "content": "hello"}]
 
 
-@pytest.mark.parametrize("hooks", [[None], [lambda session: session], [("after_load", fails)]], ids=str)
+@each("hooks", [[None], [lambda session: session], [("after_load", fails)]], ids=str)
 def test_what_is_no_hook_is_refused(hooks):
     with pytest.raises(InvalidInput):
         SessionRuntime(hooks=hooks)

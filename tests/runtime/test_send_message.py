@@ -21,6 +21,7 @@ from helix_sessions.runtime import (
 )
 from helix_sessions.runtime import TurnOutcome as Outcome
 from helix_sessions.store import SessionStore
+from tests.rows import each
 from tests.runtime.agents import Asynchronous, Scripted, calls, says
 
 HELLO = {"role": "user", "content": "hello"}
@@ -67,14 +68,12 @@ class TestTheMessage:
         saved = runtime.execute("s", SendMessage(message, lambda session: None))
         assert saved.state.messages == [message]
 
-    @pytest.mark.parametrize(
-        "message", [None, 1, [], {}, {"role": "nobody"}, {"role": "user", "content": object()}]
-    )
+    @each("message", [None, 1, [], {}, {"role": "nobody"}, {"role": "user", "content": object()}])
     def test_what_is_no_message_is_refused(self, message):
         with pytest.raises(ValueError):  # noqa: PT011
             SendMessage(message, lambda session: "hi")
 
-    @pytest.mark.parametrize("agent", [None, "agent", object()])
+    @each("agent", [None, "agent", object()])
     def test_what_is_no_agent_is_refused(self, agent):
         with pytest.raises(InvalidInput):
             SendMessage("hello", agent)
@@ -99,7 +98,7 @@ class TestTheMessage:
 
 
 class TestTheAgent:
-    @pytest.mark.parametrize(
+    @each(
         ("answer", "messages"),
         [
             ("hi", [HI]),
@@ -116,10 +115,8 @@ class TestTheAgent:
         assert saved.state.messages == [HELLO, *messages]
         assert saved.state.execution == Execution("completed", None, 1, None)
 
-    @pytest.mark.parametrize(
-        "failure", [RuntimeError("boom"), ValueError("\ud800"), KeyError("x" * 100_000)], ids=repr
-    )
-    @pytest.mark.parametrize("status", ["active", "suspended"])
+    @each("failure", [RuntimeError("boom"), ValueError("\ud800"), KeyError("x" * 100_000)], ids=repr)
+    @each("status", ["active", "suspended"])
     def test_one_that_fails_leaves_a_failed_execution(self, runtime, session, failure, status):
         if status == "suspended":
             runtime.execute("s", SuspendSession())
@@ -131,7 +128,7 @@ class TestTheAgent:
         assert saved.status == status
         assert saved == runtime.get_session("s")
 
-    @pytest.mark.parametrize(
+    @each(
         "answer",
         [
             {"role": "nobody"},
@@ -213,7 +210,7 @@ class TestTheAgent:
         assert saved.state.execution == Execution("failed", "RuntimeError: boom", 1, None)
         assert saved.state.messages == [HELLO, calls("look").message, tool_message("look", 1)]
 
-    @pytest.mark.parametrize("kind", ["client_tools", "approval_tools"])
+    @each("kind", ["client_tools", "approval_tools"])
     def test_tools_of_others_are_waited_for(self, runtime, session, kind):
         agent = Scripted([calls("ask")])
         setattr(agent, kind, ("ask",))
@@ -262,7 +259,7 @@ class TestBudgets:
         step = calls("look", usage={"input_tokens": 6, "output_tokens": 4, "cost": 0.5})
         return Scripted([step], tools={"look": lambda arguments, turn: 1})
 
-    @pytest.mark.parametrize(
+    @each(
         ("budget", "steps", "limit"),
         [
             (Budget(max_steps=3), 3, "max_steps"),
@@ -276,6 +273,7 @@ class TestBudgets:
         ids=str,
     )
     def test_limits_are_held_between_steps(self, runtime, session, agent, budget, steps, limit):
+        agent.turns.clear()
         runtime.execute("s", ChangeBudget(budget))
         saved = runtime.execute("s", SendMessage("hello", agent))
         execution = saved.state.execution

@@ -19,6 +19,7 @@ from helix_sessions.runtime import (
     WriteMetadata,
 )
 from helix_sessions.store import SessionStore
+from tests.rows import each
 from tests.runtime.conftest import DEFINITION
 
 HELLO = {"role": "user", "content": "hello"}
@@ -78,7 +79,7 @@ class TestCreate:
                 runtime.create(AgentDefinition("other"), session_id=key)
         assert runtime.get_session("s") == session
 
-    @pytest.mark.parametrize(
+    @each(
         ("definition", "seed"),
         [
             (AgentDefinition(""), None),
@@ -142,7 +143,7 @@ class TestVersions:
             runtime.execute("s", Fails())
         assert runtime.get_session("s") == session
 
-    @pytest.mark.parametrize("action", [None, "suspend", object()])
+    @each("action", [None, "suspend", object()])
     def test_what_is_no_action_is_refused(self, runtime, session, action):
         with pytest.raises(InvalidInput):
             runtime.execute("s", action)
@@ -156,7 +157,7 @@ class TestVersions:
             runtime.execute("s", Forgets())
         assert runtime.get_session("s").version == 1
 
-    @pytest.mark.parametrize(
+    @each(
         "changes",
         [
             {"model": object()},
@@ -196,7 +197,7 @@ class TestOtherDoors:
         assert (changed.version, changed.state.model) == (3, "m")
         assert store.load_state("o").custom_state == {"mine": True}
 
-    @pytest.mark.parametrize(("stored", "shown"), [("paused", "suspended"), ("interrupted", "interrupted")])
+    @each(("stored", "shown"), [("paused", "suspended"), ("interrupted", "interrupted")])
     def test_statuses_of_others(self, runtime, session, store, stored, shown):
         store.update_status("s", stored)
         assert runtime.get_session_info("s").status == shown
@@ -387,7 +388,7 @@ class TestValues:
             with pytest.raises(InvalidInput):
                 session.with_status(undecided)
 
-    @pytest.mark.parametrize(
+    @each(
         "limits",
         [
             {"max_steps": -1},

@@ -21,6 +21,7 @@ from helix_sessions.runtime import (
 )
 from helix_sessions.store import SessionStore
 from helix_sessions.types import SessionState
+from tests.rows import each
 
 STATE = SessionState(session_id="s", agent_type="writer", location={"folder": "a/b"})
 
@@ -63,7 +64,7 @@ def nobody(session: SessionState) -> Any:
 
 
 class TestToday:
-    @pytest.mark.parametrize(
+    @each(
         ("zone", "date"),
         [("UTC", "2026-01-01"), ("Pacific/Auckland", "2026-01-02"), ("Etc/GMT+12", "2026-01-01")],
     )
@@ -80,7 +81,7 @@ class TestToday:
         source = Today(lambda session: "Europe/Rome")
         assert source.observe(STATE)["time_zone"] == "Europe/Rome"
 
-    @pytest.mark.parametrize("zone", ["Mars/Base", "../etc/passwd", "", "a\x00b"])
+    @each("zone", ["Mars/Base", "../etc/passwd", "", "a\x00b"])
     def test_an_unknown_zone_is_refused(self, zone: str) -> None:
         with pytest.raises(InvalidInput):
             Today(zone)
@@ -114,7 +115,7 @@ class TestFiles:
         source = FileInstructions(root, ["NOTES.md"], start=lambda session: session.location["folder"])
         assert source.observe(STATE) == [{"path": "a/NOTES.md", "text": "n"}]
 
-    @pytest.mark.parametrize("start", ["..", "a/../..", "/", "../outside"])
+    @each("start", ["..", "a/../..", "/", "../outside"])
     def test_a_start_outside_the_root_is_refused(self, root: Path, start: str) -> None:
         with pytest.raises(InvalidInput):
             FileInstructions(root, start=start).observe(STATE)
@@ -154,7 +155,7 @@ class TestFiles:
     def test_a_missing_root_is_unavailable(self, root: Path) -> None:
         assert FileInstructions(root / "nowhere").observe(STATE) is UNAVAILABLE
 
-    @pytest.mark.parametrize("name", ["../AGENTS.md", "", "..", "a/b"])
+    @each("name", ["../AGENTS.md", "", "..", "a/b"])
     def test_names_have_no_directories(self, root: Path, name: str) -> None:
         with pytest.raises(InvalidInput):
             FileInstructions(root, [name])
@@ -209,7 +210,7 @@ class TestStoredInstructions:
             "What you were told as 'instructions' no longer applies.",
         ]
 
-    @pytest.mark.parametrize("text", [5, "\x00", "\ud800", "x" * 1_000_001])
+    @each("text", [5, "\x00", "\ud800", "x" * 1_000_001])
     def test_bad_texts(self, store: SessionStore, text: Any) -> None:
         with pytest.raises(InvalidInput):
             store.set_instructions("writer", text)
@@ -237,7 +238,7 @@ class TestConfigured:
         assert isinstance(instructions, StoredInstructions)
         assert (rules.key, third.key) == ("rules", "third")
 
-    @pytest.mark.parametrize("entry", ["nowhere.Source", ("helix_sessions.runtime.FixedText", {"colour": 1})])
+    @each("entry", ["nowhere.Source", ("helix_sessions.runtime.FixedText", {"colour": 1})])
     def test_a_wrong_entry_is_named(self, settings: Any, entry: Any) -> None:
         settings.HELIX_SESSIONS = {"CONTEXT_SOURCES": [entry]}
         with pytest.raises(NotConfigured, match=r"nowhere|FixedText"):

@@ -15,6 +15,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import RetentionPolicy
 from tests.api.routes import BODIES, address, of_a_session
 from tests.api.test_who_may import MAY_CREATE, OWNED_STORE_CALLS, fill
+from tests.rows import each
 from tests.runtime.conftest import DEFINITION
 
 HELLO = {"role": "user", "content": "hello"}
@@ -103,7 +104,7 @@ class TestEverybodyElse:
         assert not store.query_sessions().exists()
         assert not Session.objects.filter(session_id="s").exists()
 
-    @pytest.mark.parametrize(
+    @each(
         "call",
         [
             lambda store: store.create_session("s", agent_type="a"),

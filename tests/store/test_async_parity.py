@@ -11,6 +11,7 @@ from helix_sessions.exceptions import SessionNotFound, StaleState
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.store.aio import AsyncFencedStore
 from helix_sessions.types import CasOk
+from tests.rows import each
 
 NAMES = [name for name in dir(SessionStore) if not name.startswith("_")]
 
@@ -19,7 +20,7 @@ def test_both_stores_have_the_same_names() -> None:
     assert [name for name in dir(AsyncSessionStore) if not name.startswith("_") and name != "using"] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_call_has_the_same_signature_and_words(name: str) -> None:
     call, awaitable = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
     assert inspect.signature(awaitable).parameters == inspect.signature(call).parameters
@@ -29,7 +30,7 @@ def test_a_call_has_the_same_signature_and_words(name: str) -> None:
     assert inspect.getdoc(call), "a public call says what it does"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_call_is_awaitable_unless_it_is_pure(name: str) -> None:
     if isinstance(inspect.getattr_static(SessionStore, name), staticmethod):
         assert getattr(AsyncSessionStore, name) is getattr(SessionStore, name)

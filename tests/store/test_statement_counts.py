@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.store import SessionStore, known_rows
 from helix_sessions.types import SessionState
+from tests.rows import each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,7 +71,7 @@ def counted(store: SessionStore, state: SessionState, name: str, *, known: bool)
     return statements(call)
 
 
-@pytest.mark.parametrize("name", WRITES)
+@each("name", WRITES)
 def test_a_write(store: SessionStore, state: SessionState, engine: str, name: str) -> None:
     _, on_sqlite, on_postgresql, _ = WRITES[name]
     sent = counted(store, state, name, known=False)
@@ -79,7 +80,7 @@ def test_a_write(store: SessionStore, state: SessionState, engine: str, name: st
     assert sent[-1] == "COMMIT"
 
 
-@pytest.mark.parametrize("name", WRITES)
+@each("name", WRITES)
 def test_a_write_to_a_row_this_connection_wrote_last(
     store: SessionStore, state: SessionState, engine: str, name: str
 ) -> None:
@@ -89,7 +90,7 @@ def test_a_write_to_a_row_this_connection_wrote_last(
     assert len(sent) == WRITES[name][3], "\n".join(sent)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@each("known", [True, False])
 def test_an_admission(store: SessionStore, state: SessionState, engine: str, known: bool) -> None:
     def admit() -> None:
         if not known:
@@ -130,7 +131,7 @@ READS: dict[str, tuple[Callable[[SessionStore], Any], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", READS)
+@each("name", READS)
 def test_a_read(store: SessionStore, state: SessionState, name: str) -> None:
     store.create_checkpoint("s", {"checkpoint_id": "c"})
     act, expected = READS[name]
@@ -139,7 +140,7 @@ def test_a_read(store: SessionStore, state: SessionState, name: str) -> None:
     assert all(statement.startswith("SELECT") for statement in sent)
 
 
-@pytest.mark.parametrize("length", [10, 200])
+@each("length", [10, 200])
 def test_the_length_of_the_history_does_not_matter(
     store: SessionStore, state: SessionState, engine: str, length: int
 ) -> None:
@@ -198,7 +199,7 @@ TURN: dict[str, tuple[Callable[[SessionStore, SessionState, str], Any], int, int
 """The calls of a turn in their order, each with its number on SQLite and on PostgreSQL."""
 
 
-@pytest.mark.parametrize("length", [10, 200])
+@each("length", [10, 200])
 def test_a_turn(store: SessionStore, state: SessionState, engine: str, length: int) -> None:
     store.append_messages("s", [USER] * length)
     store.update_run_status("s", "r", "completed")

@@ -2,8 +2,7 @@
 
 import random
 
-import pytest
-
+from tests.rows import each
 from tests.torture.linearizability import Operation, is_linearizable, longest_order
 
 
@@ -70,12 +69,12 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize("name", POSSIBLE)
+@each("name", POSSIBLE)
 def test_what_could_have_happened(name: str):
     assert is_linearizable(POSSIBLE[name], 0, register)
 
 
-@pytest.mark.parametrize("name", IMPOSSIBLE)
+@each("name", IMPOSSIBLE)
 def test_what_could_not(name: str):
     assert not is_linearizable(IMPOSSIBLE[name], 0, register)
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import pytest
-
+from tests.rows import each
 from tests.torture.linearizability import Operation
 from tests.torture.rows import Input, Row
 from tests.torture.sequential import is_possible
@@ -224,14 +223,14 @@ IMPOSSIBLE: dict[str, tuple[Row, list[Operation]]] = {
 }
 
 
-@pytest.mark.parametrize("name", POSSIBLE)
+@each("name", POSSIBLE)
 def test_what_could_have_happened(name: str):
     initial, history = POSSIBLE[name]
 
     assert is_possible(history, initial)
 
 
-@pytest.mark.parametrize("name", IMPOSSIBLE)
+@each("name", IMPOSSIBLE)
 def test_what_could_not(name: str):
     initial, history = IMPOSSIBLE[name]
 

@@ -3,16 +3,16 @@
 import copy
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_sessions.exceptions import InvalidWrites
 from helix_sessions.writes import Write, apply_writes, diff, parse_writes
+from tests.rows import each
 from tests.writes.documents import objects, text, writes
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "expected"),
     [
         ({}, {}, []),
@@ -35,7 +35,7 @@ def test_small_changes_give_small_writes(
     assert diff(old, new) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [(1, True), (1, 1.0), (0, False), (0.0, -0.0), (None, False), ([], {}), ("1", 1), (10**40, 10**40 + 1)],
 )
@@ -79,13 +79,11 @@ def test_deep_documents_are_no_trouble() -> None:
     assert diff(apply_writes(nest(1), writes), nest(2)) == []
 
 
-@settings(max_examples=400)
 @given(objects, objects)
 def test_any_document_becomes_any_other_exactly(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert text(apply_writes(old, diff(old, new))) == text(new)
 
 
-@settings(max_examples=400)
 @given(objects, st.lists(writes, max_size=6))
 def test_what_writes_did_is_found_again(old: dict[str, Any], steps: list[Write]) -> None:
     new = copy.deepcopy(old)

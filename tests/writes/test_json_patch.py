@@ -6,9 +6,10 @@ import pytest
 
 from helix_sessions.exceptions import InvalidWrites
 from helix_sessions.writes import Write, apply_writes, parse_writes
+from tests.rows import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("operation", "write"),
     [
         ({"op": "add", "path": "/a/b", "value": 1}, {"op": "insert", "path": ["a", "b"], "value": 1}),
@@ -27,7 +28,7 @@ def test_operations_become_writes(operation: dict[str, Any], write: Write) -> No
     assert parse_writes([operation]) == [write]
 
 
-@pytest.mark.parametrize(
+@each(
     "operation",
     [
         {"op": "test", "path": "/a", "value": 1},

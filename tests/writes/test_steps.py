@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from helix_sessions.exceptions import InvalidWrites
 from helix_sessions.writes import Write, apply_writes, parse_writes
+from tests.rows import each
 from tests.writes.documents import objects, text, values, writes
 
 
@@ -29,7 +30,7 @@ def delete(*path: str | int) -> Write:
     return {"op": "delete", "path": list(path)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "write", "expected"),
     [
         (
@@ -56,7 +57,7 @@ def test_set(document: dict[str, Any], write: Write, expected: dict[str, Any]) -
     assert text(apply_writes(document, [write])) == text(expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "write", "expected"),
     [
         ({"a": [1]}, append("a", values=[2, 3]), {"a": [1, 2, 3]}),
@@ -72,7 +73,7 @@ def test_append(document: dict[str, Any], write: Write, expected: dict[str, Any]
     assert text(apply_writes(document, [write])) == text(expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "write", "expected"),
     [
         ({"a": [1, 2]}, insert("a", 0, value=0), {"a": [0, 1, 2]}),
@@ -87,7 +88,7 @@ def test_insert(document: dict[str, Any], write: Write, expected: dict[str, Any]
     assert text(apply_writes(document, [write])) == text(expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "write", "expected"),
     [
         ({"a": 1, "b": 2}, delete("a"), {"b": 2}),
@@ -101,7 +102,7 @@ def test_delete(document: dict[str, Any], write: Write, expected: dict[str, Any]
     assert text(apply_writes(document, [write])) == text(expected)
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         ["x"],
@@ -121,7 +122,7 @@ def test_deleting_what_is_not_there_changes_nothing(path: list[str | int]) -> No
     assert text(apply_writes(document, [{"op": "delete", "path": path}])) == text(document)
 
 
-@pytest.mark.parametrize(
+@each(
     "write",
     [
         set_("s", "x", value=1),
@@ -153,7 +154,7 @@ def test_what_cannot_be_applied_is_refused_by_name(write: Write) -> None:
         apply_writes(document, [set_("fine", value=1), write])
 
 
-@pytest.mark.parametrize(
+@each(
     "write",
     [
         None,
@@ -187,7 +188,7 @@ def test_malformed_writes_are_refused_by_name(write: Any) -> None:
         parse_writes([delete("a"), write])
 
 
-@pytest.mark.parametrize("value", [None, 5, "[]", b"", {}, {"op": "delete", "path": ["a"]}, iter([])])
+@each("value", [None, 5, "[]", b"", {}, {"op": "delete", "path": ["a"]}, iter([])])
 def test_writes_are_a_list(value: Any) -> None:
     with pytest.raises(InvalidWrites):
         parse_writes(value)

@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from helix_sessions.store import snapshots
 from tests.contract.machine.machine import StoreMachine
+from tests.lengths import at_length
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,7 +36,7 @@ WAYS = {
     "table by table, whole states": (True, False),
     "table by table, chains of states": (True, True),
 }
-RUNS = 6 if ON_POSTGRESQL else 12
+RUNS = 3 if ON_POSTGRESQL else 5
 SHORT = [name for name in WAYS if name.startswith("one") == ON_POSTGRESQL]
 if ON_POSTGRESQL:
     SHORT.append("table by table, chains of states")
@@ -66,4 +67,4 @@ def test_a_short_campaign():
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("way", WAYS if ON_POSTGRESQL else SHORT, indirect=True)
 def test_a_long_campaign():
-    run(1000, 80)
+    run(at_length(40), 80)
