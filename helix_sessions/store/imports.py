@@ -69,7 +69,7 @@ class Imports(Doctor):
         members = _members(found)
         rows = Session.with_tombstones.using(self.using)
         taken = (
-            rows.filter(session_id__in=members).order_by("session_id").values_list("session_id", flat=True)
+            rows.filter(session_id__among=members).order_by("session_id").values_list("session_id", flat=True)
         )
         collision = taken.first()
         if collision is not None and on_collision == "fail":

@@ -468,8 +468,8 @@ def children_of(using: str, parents: Iterable[str]) -> set[str]:
     """The ids of the next level of a tree, tombstones included: children by parent, and by local
     reference."""
     keys = list(parents)
-    children = Session.with_tombstones.using(using).filter(parent_session_id__in=keys)
-    refs = SubSessionRef.objects.using(using).filter(session_id__in=keys, location="local")
+    children = Session.with_tombstones.using(using).filter(parent_session_id__among=keys)
+    refs = SubSessionRef.objects.using(using).filter(session__session_id__among=keys, location="local")
     return {
         *children.values_list("session_id", flat=True),
         *refs.values_list("sub_session_id", flat=True),
