@@ -16,6 +16,7 @@ from asgiref.sync import sync_to_async
 
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
+from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.store import SessionStore
 from helix_sessions.store.sessions import new_id
@@ -40,7 +41,10 @@ T = TypeVar("T")
 
 
 class DjangoSessionService(BaseSessionService):
-    """ADK's sessions, by app, user and id. `fields` are more of those of `create_session`."""
+    """ADK's sessions, by app, user and id. `fields` are more of those of `create_session`.
+
+    A session that another framework's adapter wrote is refused as `FrameworkMismatch`.
+    """
 
     def __init__(
         self, *, store: SessionStore | None = None, agent_type: str = AGENT_TYPE, **fields: Any
@@ -148,7 +152,9 @@ class DjangoSessionService(BaseSessionService):
         limit = None if config is None else config.num_recent_events
         page = self._store.get_message_texts(key, limit=limit, newest_first=limit is not None)
         texts = page.texts if limit is None else page.texts[::-1]
-        events = [_event(message) for message in documents.load_all(texts)]
+        messages = documents.load_all(texts)
+        forms.refuse_others(key, messages, AGENT_TYPE)
+        events = [_event(message) for message in messages]
         if config is not None and config.after_timestamp is not None:
             events = [event for event in events if event.timestamp >= config.after_timestamp]
         return events, page.version
@@ -290,11 +296,10 @@ def _message(event: Event) -> dict[str, JSON]:
 
 
 def _event(message: dict[str, JSON]) -> Event:
-    """The event of a message; one of somebody else's is made into one."""
-    if "event" in message:
+    """The event of a message; a plain one is made into one."""
+    if "content" not in message:
         return Event.model_validate(message["event"])
-    content = message.get("content")
-    text = content if isinstance(content, str) else documents.write(content)
+    text = message["content"]
     user = message["role"] == "user"
     return Event(
         author="user" if user else message["role"],
