@@ -16,13 +16,19 @@ except ImportError:  # the extra `fast`
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
+WRAPPED = 4
+"""So many levels the store puts around documents where it keeps several as one: in the frame of a checkpoint,
+in the data of an event, in writes."""
+
 _PLAIN = frozenset((str, int, bool, type(None)))
+_SURROGATE = "A string holds a lone surrogate, which no encoding can carry."
 _ONLY_STRINGS = frozenset((str,))
 
 
-def check(value: Any, most_bytes: int | None = None) -> bool:
+def check(value: Any, most_bytes: float | None = None, *, wrapped: bool = False) -> bool:
     """Raise `InvalidDocument` unless `value` is JSON that comes back equal; whether it is free of floats."""
     room = most_bytes = conf.MAX_DOCUMENT_BYTES if most_bytes is None else most_bytes
+    deepest = conf.MAX_DOCUMENT_DEPTH + (WRAPPED if wrapped else 0)
     level: list[Any] = [value]
     depth = 0
     plain = True
@@ -39,8 +45,8 @@ def check(value: Any, most_bytes: int | None = None) -> bool:
                 _check_scalar(item)
                 plain = plain and not isinstance(item, float)
         depth += 1
-        if below and depth > conf.MAX_DOCUMENT_DEPTH:
-            raise InvalidDocument(f"The document is nested deeper than {conf.MAX_DOCUMENT_DEPTH} levels.")
+        if below and depth > deepest:
+            raise InvalidDocument(f"The document is nested deeper than {deepest} levels.")
         room -= len(below)
         if room < 0:  # found before it is written: a small value that holds itself twice has no end
             raise InvalidDocument(f"The document has more than {most_bytes:,} bytes.")
@@ -75,7 +81,7 @@ def dump(value: Any) -> str:
         text = write(value) if plain else _encode(value)
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidDocument("A string holds a lone surrogate, which no encoding can carry.") from None
+        raise InvalidDocument(_SURROGATE) from None
     except (ValueError, RecursionError) as error:
         raise InvalidDocument(f"The document cannot be written as JSON: {error}.") from None
     if size > most_bytes:
@@ -99,6 +105,27 @@ def load(text: str) -> Any:
     if text.startswith(SEALED):
         raise ValueError("sealed content was read as if it were a document")
     return json.loads(text)
+
+
+def load_foreign(text: str, *, wrapped: bool = False) -> Any:
+    """The value of a text that was written elsewhere, or `InvalidDocument`: what `dump` refuses is refused.
+    `wrapped`: the store made it of several documents, so it is a little deeper and of any size."""
+    most_bytes = math.inf if wrapped else conf.MAX_DOCUMENT_BYTES
+    try:
+        value = json.loads(text)
+        check(value, most_bytes, wrapped=wrapped)
+        if "\\u" in text:  # only escapes bring lone surrogates in
+            _encode(value).encode()
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidDocument(_SURROGATE) from None
+    except InvalidDocument:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidDocument(f"The document cannot be read as JSON: {error}.") from None
+    if size > most_bytes:
+        raise InvalidDocument(f"The document has {size:,} bytes; {most_bytes:,} are allowed.")
+    return value
 
 
 def load_all(texts: list[str]) -> list[Any]:

@@ -158,6 +158,12 @@ class NotResumable(Conflict):
     code = "not_resumable"
 
 
+class FrameworkMismatch(Conflict):
+    """The session holds messages that this framework's adapter cannot read."""
+
+    code = "framework_mismatch"
+
+
 class StillWaiting(Conflict):
     """The session waits for answers to tool calls, or for sub-sessions."""
 

@@ -1,6 +1,7 @@
 """The rooms of the house: doors know the store, the store knows the models, and not the other way round."""
 
 import ast
+import re
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,12 +97,89 @@ def test_pure_functions_know_no_django(path: Path) -> None:
     assert [name for name in imports(path) if name.partition(".")[0] in ("django", "psycopg")] == []
 
 
-@each("path", [path for path in FILES if room(path) != "store"], ids=named)
-def test_only_the_store_opens_transactions_and_locks(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    used |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    assert used.isdisjoint({"atomic", "select_for_update", "non_atomic_requests", "set_autocommit"})
+TRANSACTIONS = {
+    *("atomic", "non_atomic_requests", "set_autocommit", "savepoint", "savepoint_commit"),
+    *("select_for_update", "transaction_on", "locking_transaction", "write_tree", "lock_row"),
+}
+"""What opens a transaction, or takes a lock in one, by whichever way it is reached."""
+
+WAYS_TO_WRITE = {"_write", "_decide"}
+"""A store's own."""
+
+ENGINE = ("helix_sessions.store.unit", "helix_sessions.store.database")
+PLACES = ("store.unit", "store.database")
+OF_THE_ENGINE = {"helix_sessions.store.database.let_go_if_broken"}
+"""All that a door may know of how the store writes."""
+
+_SQL = re.compile(
+    r"^\s*(BEGIN|START TRANSACTION|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LOCK TABLE)\b"
+    r"|\bFOR (NO KEY )?UPDATE\b|\bpg_(try_)?advisory"
+)
+
+
+def transactions_in(source: str) -> set[str]:
+    """What in a file opens a transaction or takes a lock, in Python and in SQL."""
+    tree = ast.parse(source)
+    found: set[str] = set()
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            found |= {node.attr} & (TRANSACTIONS if own else TRANSACTIONS | WAYS_TO_WRITE)
+            found |= {ast.unparse(node)} if ast.unparse(node).endswith(PLACES) else set()
+        elif isinstance(node, ast.Name):
+            found |= {node.id} & TRANSACTIONS
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for name in (f"{module}{each.name}" for each in node.names):
+                engine = name.startswith(ENGINE) and name not in OF_THE_ENGINE
+                found |= {name} if engine or name.rpartition(".")[2] in TRANSACTIONS else set()
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            found |= {match[0].strip()} if (match := _SQL.search(node.value)) else set()
+    return found
+
+
+def test_only_the_store_opens_transactions_and_locks() -> None:
+    outside = [path for path in FILES if room(path) != "store"]
+    opened = {named(path): names for path in outside if (names := transactions_in(path.read_text()))}
+    assert opened == {}
+
+
+def test_a_transaction_is_seen_by_whatever_name() -> None:
+    for source in (
+        "with transaction.atomic(): pass",
+        "from django.db.transaction import atomic as together",
+        "@transaction.non_atomic_requests\ndef view(request): pass",
+        "connection.set_autocommit(False)",
+        "rows.select_for_update().get()",
+        "from helix_sessions.store.database import transaction_on as at_once",
+        "from helix_sessions.store.unit import write",
+        "from helix_sessions.store import unit",
+        "import helix_sessions.store.unit as u",
+        "import helix_sessions.store.database",
+        "from helix_sessions import store\nwith store.unit.write('default', 's') as work: pass",
+        "with locking_transaction('default'): pass",
+        "with tree.write_tree('default') as tree: pass",
+        "with store._write('s') as work: pass",
+        "store._decide('s', decision)",
+        "cursor.execute('BEGIN IMMEDIATE')",
+        "cursor.execute('  SAVEPOINT a')",
+        "cursor.execute(f'SELECT 1 FROM {table} WHERE x FOR UPDATE')",
+        "cursor.execute('SELECT pg_advisory_xact_lock(1)')",
+    ):
+        assert transactions_in(source), source
+    for source in (
+        '"""BEGIN: here a transaction begins."""',
+        "from helix_sessions.store.database import let_go_if_broken",
+        "documents.write({})\nconnection.in_atomic_block\ntransaction.on_commit(tell)",
+    ):
+        assert not transactions_in(source), source
 
 
 @each("path", [path for path in FILES if room(path) == "models"], ids=named)

@@ -16,15 +16,10 @@ from rest_framework.permissions import SAFE_METHODS
 
 from helix_sessions.api.exceptions import handle
 from helix_sessions.conf import conf
-from helix_sessions.store.audits import Deed, keep
-from helix_sessions.store.database import transaction_on
+from helix_sessions.store.audits import Deed, audited
 
 _log = logging.getLogger("helix_sessions.audit")
 _REQUEST_ID = 128
-
-
-class _Refused(Exception):
-    """Rolls back what a refused request may have begun."""
 
 
 def watched(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
@@ -37,28 +32,15 @@ def watched(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpRespons
     return response
 
 
-def _answered(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
+def _answered(view: Any, request: Any, dispatch: Callable[[], HttpResponse]) -> HttpResponse:
     """Around the view, where nobody else answers for a database that is away."""
     try:
-        return _kept(view, request, dispatch)
+        return audited(conf.API_DATABASE, dispatch, lambda response: _deed(view, request, response))
     except Exception as error:
         response = handle(error, {"view": view, "request": request})
         if response is None:
             raise
         return response
-
-
-def _kept(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
-    answered: list[HttpResponse] = []
-    try:
-        with transaction_on(conf.API_DATABASE):
-            answered.append(dispatch())
-            if answered[0].status_code >= 400:
-                raise _Refused
-            keep(conf.API_DATABASE, _deed(view, request, answered[0]))
-    except _Refused:
-        keep(conf.API_DATABASE, _deed(view, request, answered[0]))
-    return answered[0]
 
 
 def _deed(view: Any, request: Any, response: HttpResponse) -> Deed:

@@ -5,20 +5,22 @@ user shares between sessions is the custom state of a session of its own.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from asgiref.sync import sync_to_async
 
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
+from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.store import SessionStore
-from helix_sessions.store.database import transaction_on
 from helix_sessions.store.sessions import new_id
+from helix_sessions.store.shared_states import share
 from helix_sessions.types import JSON, SessionState, SessionSummary
 
 with needed_from("google-adk"):
@@ -35,9 +37,14 @@ AGENT_TYPE = "google_adk"
 SCOPE_TYPE = "google_adk_state"
 _LONGEST = 255
 
+T = TypeVar("T")
+
 
 class DjangoSessionService(BaseSessionService):
-    """ADK's sessions, by app, user and id. `fields` are more of those of `create_session`."""
+    """ADK's sessions, by app, user and id. `fields` are more of those of `create_session`.
+
+    A session that another framework's adapter wrote is refused as `FrameworkMismatch`.
+    """
 
     def __init__(
         self, *, store: SessionStore | None = None, agent_type: str = AGENT_TYPE, **fields: Any
@@ -119,8 +126,13 @@ class DjangoSessionService(BaseSessionService):
             "metadata": {**self._fields.get("metadata", {}), "app_name": app, "adk_session_id": name},
         }
         try:
-            with self._sharing(app, user, of_user, of_app):
-                made = self._store.create_session(_key(app, user, name), **fields)
+            made = self._share(
+                app,
+                user,
+                of_user,
+                of_app,
+                partial(self._store.create_session, _key(app, user, name), **fields),
+            )
         except SessionExists:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from None
         return self._session(app, user, name, made)
@@ -140,7 +152,9 @@ class DjangoSessionService(BaseSessionService):
         limit = None if config is None else config.num_recent_events
         page = self._store.get_message_texts(key, limit=limit, newest_first=limit is not None)
         texts = page.texts if limit is None else page.texts[::-1]
-        events = [_event(message) for message in documents.load_all(texts)]
+        messages = documents.load_all(texts)
+        forms.refuse_others(key, messages, AGENT_TYPE)
+        events = [_event(message) for message in messages]
         if config is not None and config.after_timestamp is not None:
             events = [event for event in events if event.timestamp >= config.after_timestamp]
         return events, page.version
@@ -174,8 +188,9 @@ class DjangoSessionService(BaseSessionService):
         delta = event.actions.state_delta if event.actions else None
         own, of_user, of_app = _scopes(delta or {})
         try:
-            with self._sharing(session.app_name, session.user_id, of_user, of_app):
-                return self._write(key, _message(event), own, None if marker is None else int(marker))
+            expected = None if marker is None else int(marker)
+            write = partial(self._write, key, _message(event), own, expected)
+            return self._share(session.app_name, session.user_id, of_user, of_app, write)
         except SessionNotFound:
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
         except StaleState as error:
@@ -194,25 +209,16 @@ class DjangoSessionService(BaseSessionService):
             expected_version=state.version if expected is None else expected,
         ).version
 
-    @contextmanager
-    def _sharing(
-        self, app: str, user: str, of_user: dict[str, JSON], of_app: dict[str, JSON]
-    ) -> Iterator[None]:
-        """What is written to a session, and after it what it shares, as one transaction: the rows are locked
-        in this order, the session's, the user's, the app's."""
+    def _share(
+        self, app: str, user: str, of_user: dict[str, JSON], of_app: dict[str, JSON], write: Callable[[], T]
+    ) -> T:
+        """What is written to a session and what it shares, as one transaction."""
         scopes = {_user_key(app, user): (user, of_user), _app_key(app): (None, of_app)}
         changed = {key: shared for key, (_, shared) in scopes.items() if shared}
-        if not changed:
-            yield
-            return
         for key in changed:
             if not self._store.session_exists(key):
                 self._create_scope(key, app, scopes[key][0])
-        with transaction_on(self._store.using):
-            yield
-            for key, shared in changed.items():
-                writes = [{"op": "set", "path": [name], "value": value} for name, value in shared.items()]
-                self._store.merge_custom_state(key, writes)
+        return share(self._store, write, changed)
 
     def _create_scope(self, key: str, app: str, user: str | None) -> None:
         try:
@@ -290,11 +296,10 @@ def _message(event: Event) -> dict[str, JSON]:
 
 
 def _event(message: dict[str, JSON]) -> Event:
-    """The event of a message; one of somebody else's is made into one."""
-    if "event" in message:
+    """The event of a message; a plain one is made into one."""
+    if "content" not in message:
         return Event.model_validate(message["event"])
-    content = message.get("content")
-    text = content if isinstance(content, str) else documents.write(content)
+    text = message["content"]
     user = message["role"] == "user"
     return Event(
         author="user" if user else message["role"],

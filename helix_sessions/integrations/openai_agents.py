@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 
 from helix_sessions import documents
 from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound, StaleState
+from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
@@ -29,7 +30,8 @@ class DjangoSession:
     """The SDK's `Session` protocol on one of our sessions, which the first item creates.
 
     `fields` are those of `create_session`: `owner`, `user_id`, `tags`, `metadata`, `expires_at` …
-    Two sessions with one id are one session, in whichever processes they are.
+    Two sessions with one id are one session, in whichever processes they are. One that another framework's
+    adapter wrote is refused as `FrameworkMismatch`.
     """
 
     session_id: str
@@ -48,6 +50,8 @@ class DjangoSession:
         self.session_settings = session_settings
         self._store = SessionStore() if store is None else store
         self._fields = {"agent_type": agent_type, **fields}
+        self._is_ours = False
+        """Whether the session was looked at, and can be read."""
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The history, oldest first, or the latest `limit` items of it."""
@@ -74,10 +78,21 @@ class DjangoSession:
             page = self._store.get_messages(self.session_id, limit=limit, newest_first=limit is not None)
         except SessionNotFound:
             return []
+        self._refuse_others(page.messages)
         items = [item_of(message) for message in page.messages]
         return items if limit is None else items[::-1]
 
+    def _refuse_others(self, messages: list[Any]) -> None:
+        forms.refuse_others(self.session_id, messages, AGENT_TYPE, forms.is_no_call)
+        self._is_ours = True
+
+    def _look(self) -> None:
+        if not self._is_ours:
+            forms.refuse_session_of_others(self._store, self.session_id, AGENT_TYPE, forms.is_no_call)
+            self._is_ours = True
+
     def _add(self, messages: list[dict[str, JSON]]) -> None:
+        self._look()
         while messages:
             try:
                 self._store.append_messages(self.session_id, messages)
@@ -97,14 +112,17 @@ class DjangoSession:
                 last = self._store.get_message_texts(self.session_id, limit=1, newest_first=True)
                 if not last.texts:
                     return None
+                message = documents.load(last.texts[0])
+                self._refuse_others([message])
                 self._store.truncate_messages(self.session_id, last.total - 1, expected_version=last.version)
             except SessionNotFound:
                 return None
             except StaleState:
                 continue  # somebody else wrote in between, so what was read may not be the last item
-            return item_of(documents.load(last.texts[0]))
+            return item_of(message)
 
     def _clear(self) -> None:
+        self._look()
         try:
             self._store.truncate_messages(self.session_id, 0)
         except SessionNotFound:
@@ -117,7 +135,7 @@ def message_of(item: Any) -> dict[str, JSON]:
         raise InvalidInput(f"An item must be an object, not {type(item).__name__}.")
     given = dict(item)
     kind, role = given.get("type"), given.get("role")
-    if role in ("user", "assistant", "system") and "item" not in given:
+    if role in ("user", "assistant", "system") and _can_stay(given):
         return given
     if isinstance(kind, str) and kind.endswith(("_output", "_response")):
         return {"role": "tool", "tool_call_id": given.get("call_id"), "item": given}
@@ -126,6 +144,11 @@ def message_of(item: Any) -> dict[str, JSON]:
     if role in ("system", "developer"):
         return {"role": "system", "item": given}
     return {"role": role if role in ("user", "tool") else "assistant", "item": given}
+
+
+def _can_stay(given: dict[str, JSON]) -> bool:
+    """Whether an item that is a message is known as one of nobody's in particular when it is read again."""
+    return "item" not in given and forms.framework_of(given) is None and forms.is_no_call(given)
 
 
 def item_of(message: dict[str, JSON]) -> TResponseInputItem:

@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 
 from helix_sessions import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound
+from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
@@ -35,7 +36,8 @@ class DjangoHistory:
     """The messages of one session, which the first save creates.
 
     `fields` are those of `create_session`: `owner`, `user_id`, `tags`, `metadata`, `expires_at` … A save
-    after a load is refused with `StaleState` when somebody else has written meanwhile.
+    after a load is refused with `StaleState` when somebody else has written meanwhile. A session that another
+    framework's adapter wrote is refused as `FrameworkMismatch`.
     """
 
     def __init__(
@@ -59,16 +61,19 @@ class DjangoHistory:
         except SessionNotFound:
             self._version = 0
             return []
-        self._version = page.version
         texts = page.texts if limit is None else page.texts[::-1]
-        stored = [_stored(message) for message in documents.load_all(texts)]
-        return ModelMessagesTypeAdapter.validate_python(stored)
+        messages = documents.load_all(texts)
+        forms.refuse_others(self.session_id, messages, AGENT_TYPE)
+        self._version = page.version
+        return ModelMessagesTypeAdapter.validate_python([_stored(message) for message in messages])
 
     def save(self, messages: Sequence[ModelMessage]) -> int:
         """Add what a run came to (`result.new_messages()`); returns how many messages there are now."""
         said = [
             _message(found) for found in ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         ]
+        if self._version is None:
+            forms.refuse_session_of_others(self._store, self.session_id, AGENT_TYPE)
         if not self._version:
             self._create()
         added = self._store.append_messages(self.session_id, said, expected_version=self._version)
@@ -111,11 +116,10 @@ def _message(found: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _stored(message: dict[str, JSON]) -> Any:
-    """What pydantic-ai wrote, or a message of somebody else's as pydantic-ai has it."""
-    if "message" in message:
+    """What pydantic-ai wrote, or a plain message as pydantic-ai has it."""
+    if "content" not in message:
         return message["message"]
-    content = message.get("content")
-    text = content if isinstance(content, str) else documents.write(content)
+    text = message["content"]
     if message["role"] == "assistant":
         return ModelResponse(parts=[TextPart(text)])
     part = SystemPromptPart(text) if message["role"] == "system" else UserPromptPart(text)

@@ -1,5 +1,6 @@
 """Columns: ids that sort alike on every engine, and documents that come back byte for byte."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -117,6 +118,29 @@ def size_of(column: str) -> Length:
     return Length(Cast(column, models.TextField()))
 
 
+def among(vendor: str, column: str, values: Iterable[str]) -> tuple[str, Any]:
+    """A condition that the column is one of these texts, and its one parameter, however many they are."""
+    if vendor == "postgresql":
+        return f"{column} = ANY(%s::text[])", list(values)
+    return f"{column} IN (SELECT value FROM json_each(%s))", documents.write(list(values))  # noqa: S608
+
+
+@IdField.register_lookup
+class Among(models.Lookup):
+    """`session_id__among=keys`: `in`, in a statement that does not grow with the keys."""
+
+    lookup_name = "among"
+    prepare_rhs = False
+
+    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> Sql:
+        return "%s", (value,)
+
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
+        column, column_params = self.process_lhs(compiler, connection)
+        condition, value = among(connection.vendor, column, self.rhs)
+        return condition, (*column_params, value)
+
+
 @DocumentField.register_lookup
 class ListHas(models.Lookup):
     """`tags__has="x"`: the document is a list that holds this string."""
@@ -136,6 +160,27 @@ class ListHas(models.Lookup):
     def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)
         return f"({column})::jsonb @> %s::jsonb", (*column_params, documents.dump([self.rhs]))
+
+
+@DocumentField.register_lookup
+class ListHasAny(models.Lookup):
+    """`tags__has_any=["x", "y"]`: the document is a list that holds one of these strings."""
+
+    lookup_name = "has_any"
+    prepare_rhs = False
+
+    def get_db_prep_lookup(self, value: Any, connection: BaseDatabaseWrapper) -> Sql:
+        return "%s", (value,)
+
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
+        column, params = self.process_lhs(compiler, connection)
+        condition, value = among(connection.vendor, "item.value", self.rhs)
+        found = f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE {condition})"  # noqa: S608
+        return found, (*params, value)
+
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
+        column, params = self.process_lhs(compiler, connection)
+        return f"({column})::jsonb ?| %s::text[]", (*params, list(self.rhs))
 
 
 @DocumentField.register_lookup
@@ -169,15 +214,12 @@ class ObjectHasItems(models.Lookup):
 
     def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)
-        found, params = [], []
-        for key, value in self.rhs.items():
-            wanted = documents.dump(value)
-            found.append(
-                f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE item.key = %s"  # noqa: S608
-                f" AND item.type = json_type(%s) AND item.value IS json_extract(%s, '$'))"
-            )
-            params.extend([*column_params, key, wanted, wanted])
-        return " AND ".join(found) or "1 = 1", tuple(params)
+        there = (
+            f"SELECT 1 FROM json_each({column}) AS item WHERE item.key = wanted.key"  # noqa: S608
+            " AND item.type = wanted.type AND item.value IS wanted.value"
+        )
+        missing = f"SELECT 1 FROM json_each(%s) AS wanted WHERE NOT EXISTS ({there})"  # noqa: S608
+        return f"NOT EXISTS ({missing})", (documents.dump(self.rhs), *column_params)
 
     def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> Sql:
         column, column_params = self.process_lhs(compiler, connection)

@@ -102,7 +102,7 @@ def put(
 
 def labels(using: str, session_ids: Iterable[str]) -> dict[str, str | None]:
     """What the agents of some sessions are called."""
-    rows = AgentRecord.objects.using(using).filter(session_id__in=list(session_ids))
+    rows = AgentRecord.objects.using(using).filter(session__session_id__among=list(session_ids))
     return dict(rows.values_list("session_id", "label"))
 
 

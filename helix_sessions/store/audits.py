@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 from uuid import UUID
 
 from django.utils import timezone
@@ -13,6 +14,8 @@ from helix_sessions.store.base import StoreBase
 from helix_sessions.store.database import transaction_on
 from helix_sessions.store.sessions import new_id
 from helix_sessions.types import AuditSummary
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,26 @@ def keep(using: str, deed: Deed) -> None:
         address=deed.address,
         request_id=deed.request_id,
     )
+
+
+class _Refused(Exception):
+    """Rolls back what a refused request may have begun."""
+
+
+def audited(using: str, answer: Callable[[], T], deed_of: Callable[[T], Deed]) -> T:
+    """Answer a request and write it down, both or neither. A refusal, which has a status of 400 or more, is
+    written down after what it may have begun was rolled back."""
+    answered: list[T] = []
+    try:
+        with transaction_on(using):
+            answered.append(answer())
+            deed = deed_of(answered[0])
+            if deed.status >= 400:
+                raise _Refused
+            keep(using, deed)
+    except _Refused:
+        keep(using, deed)
+    return answered[0]
 
 
 class Audits(StoreBase):

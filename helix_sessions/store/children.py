@@ -114,7 +114,7 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
     if not known:
         return []
     failed = models.Session.objects.using(using).filter(
-        session_id__in=known, status="failed", failure_reason=PARENT_SUSPENDED
+        session_id__among=known, status="failed", failure_reason=PARENT_SUSPENDED
     )
     wanted = set(failed.values_list("session_id", flat=True))
     return [ref for key, ref in known.items() if key in wanted]

@@ -10,7 +10,7 @@ from typing import Any
 
 from helix_sessions import documents
 from helix_sessions.models import ClientCall
-from helix_sessions.store.tables import insert_sql, table
+from helix_sessions.store.tables import table
 from helix_sessions.store.unit import Work
 
 SHOWN = 256
@@ -76,19 +76,8 @@ def note_late(work: Work, call: ClientCall) -> None:
 
 def _put(root: Work, owner_id: str, call_id: str, **values: Any) -> None:
     """Add a call; the same id again, of a later turn, is the same row anew."""
-    columns = table(ClientCall).columns
-    row = {
-        "session_id": root.session.session_id,
-        "tool_call_id": call_id,
-        "owner_session_id": owner_id,
-        "expired": False,
-        **values,
-    }
-    renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in _KEY)
-    root.statement(
-        f"{insert_sql(ClientCall, columns, 1)} ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET {renewed}",
-        table(ClientCall).encoder(root.connection.vendor, columns)([row.get(name) for name in columns]),
-    )
+    row = {"tool_call_id": call_id, "owner_session_id": owner_id, "expired": False, **values}
+    root.put(ClientCall, **row)
 
 
 def _map(root: Work, column: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
 from helix_sessions.types import PRUNED_STATUSES, Finding
 
 _SEALED_AT_ONCE = 200
+_NAMED_AT_ONCE = 500
 _HIGHEST_ID = "\U0010ffff" * 256
 _SCOPE = re.compile(r"IN_SCOPE\((\w+)\)")
 _log = logging.getLogger("helix_sessions.doctor")
@@ -73,9 +74,9 @@ class Doctor(StoreBase):
 
     def _scopes(self, session_ids: Iterable[str] | None, size: int) -> Iterator[tuple[int, "Scope"]]:
         if session_ids is not None:
-            keys = [session_key(key) for key in session_ids]
-            for start in range(0, len(keys), size):
-                some = keys[start : start + size]
+            keys, most = [session_key(key) for key in session_ids], min(size, _NAMED_AT_ONCE)
+            for start in range(0, len(keys), most):
+                some = keys[start : start + most]
                 yield len(some), Scope(sql=f"IN ({', '.join(['%s'] * len(some))})", params=tuple(some))
             return
         # Ranges, not lists: rows whose session is gone lie between the sessions that are there.
@@ -228,7 +229,7 @@ def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[
     named = {owner for owners in maps.values() for owner in owners.values() if isinstance(owner, str)}
     known = set(
         Session.with_tombstones.using(connection.alias)
-        .filter(session_id__in=named)
+        .filter(session_id__among=named)
         .values_list("session_id", flat=True)
     )
     for session_id, owners in maps.items():

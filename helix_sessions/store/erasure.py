@@ -59,7 +59,7 @@ class Erasure(Sessions):
                         return tally.summary()
                     forks = self._erase_tree(session_id, seen, dry_run, tally)
                     if include_forks and forks:
-                        waiting.append(_rows(self.using).filter(session_id__in=forks))
+                        waiting.append(_rows(self.using).filter(session_id__among=forks))
                     else:
                         tally.forks |= forks
                     if on_progress is not None:
@@ -76,8 +76,8 @@ class Erasure(Sessions):
         try:
             members = [key for key in tree_of(self.using, session_id, tombstones=True) if key not in seen]
             sessions = [self._read(key, _COLUMNS, tombstones=True) for key in members]
-            forked = _rows(self.using).filter(forked_from_session_id__in=members)
-            forks = set(forked.exclude(session_id__in=members).values_list("session_id", flat=True))
+            forked = _rows(self.using).filter(forked_from_session_id__among=members)
+            forks = set(forked.values_list("session_id", flat=True)) - set(members)
             for session in sessions:
                 tally.snapshots_deleted += delete_snapshots_of(session, dry_run=dry_run)
                 tally.archives_deleted += _delete_archives(self.using, session.session_id, dry_run)

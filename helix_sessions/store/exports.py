@@ -163,7 +163,7 @@ def tree_of(using: str, root: str, *, tombstones: bool = False) -> list[str]:
     members: list[str] = []
     level = {root}
     while level:
-        rows = sessions.using(using).filter(session_id__in=level)
+        rows = sessions.using(using).filter(session_id__among=level)
         here = sorted(rows.values_list("session_id", flat=True))
         members.extend(here)
         level = children_of(using, here) - set(members)

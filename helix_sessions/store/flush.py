@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ROWS_PER_STATEMENT = 500
 _ROWS_WORTH_PREPARING = 24
+_CHANGES_AT_ONCE = 24
 
 
 def all_of(work: "Work") -> str | None:
@@ -42,13 +43,18 @@ def in_one_statement(work: "Work") -> str | None:
     """All but the last change are common table expressions of the last. Returns the session row's `xmin`.
 
     They see the tables as before the statement, so no row may be touched by two of them, and none is:
-    each table is written once, and the session's row by the last. Long lists go ahead in pieces.
+    each table is written once, and the session's row by the last. Long lists go ahead in pieces, and so
+    do changes beyond the first few: what a statement costs to plan grows faster than it does.
     """
     parts = [*_short_insertions(work), *work.statements]
     update = _session_update(work)
     parts.extend((f"{sql} RETURNING xmin::text", params) for sql, params in update)
     if not parts:
         return None
+    ahead = len(parts) - _CHANGES_AT_ONCE
+    if ahead > 0:
+        execute_all(work.connection, parts[:ahead])
+        parts = parts[ahead:]
     *first, (last, last_params) = parts
     steps = ", ".join(f"w{number} AS ({sql})" for number, (sql, _) in enumerate(first))
     sql = f"WITH {steps} {last}" if steps else last

@@ -10,9 +10,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import documents
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import InvalidExport, SessionExists
+from helix_sessions.exceptions import InvalidDocument, InvalidExport, InvalidInput, SessionExists
 from helix_sessions.models import ArchivedRange, Input, Session
-from helix_sessions.store import archives, inbox, inputs, records
+from helix_sessions.store import archives, inbox, inputs, record_gate, records
 from helix_sessions.store.database import execute
 from helix_sessions.store.doctor import Doctor
 from helix_sessions.store.renames import Renames
@@ -69,7 +69,7 @@ class Imports(Doctor):
         members = _members(found)
         rows = Session.with_tombstones.using(self.using)
         taken = (
-            rows.filter(session_id__in=members).order_by("session_id").values_list("session_id", flat=True)
+            rows.filter(session_id__among=members).order_by("session_id").values_list("session_id", flat=True)
         )
         collision = taken.first()
         if collision is not None and on_collision == "fail":
@@ -124,12 +124,12 @@ class _Tree:
 
     def _record(self, reader: "_Reader", found: dict[str, str]) -> None:
         kind = json.loads(found["kind"])
-        if kind not in records.tables():
+        if not isinstance(kind, str) or kind not in records.tables():
             raise InvalidExport(f"There are no {kind!r:.80} records; was this made by a newer version?")
         model = records.tables()[kind]
         if model is ArchivedRange:
             found = {**found, "storage": documents.write(conf.ARCHIVE_STORAGE), "name": '""'}
-        columns = records.read(kind, found)
+        columns = record_gate.admit(kind, model, records.read(kind, found))
         if model is Session:
             columns.update(lease_owner=None, lease_expires_at=None)  # nobody drives it here
             self._begin(columns["session_id"])
@@ -185,10 +185,12 @@ class _Tree:
             found = reader.next()
             if found["kind"] != '"archived_event"':
                 raise InvalidExport("An archived range is not complete.")
+            documents.load_foreign(found.get("event", "null"), wrapped=True)
             event = records.split(found.get("event", ""))
             if event.get("seq") != str(seq) or not {"type", "data", "created_at"} <= event.keys():
                 raise InvalidExport("An archived event is not in its place.")
-            data = self.renames.event_data(json.loads(event["type"]), event["data"])
+            kind = inputs.identifier(json.loads(event["type"]), "The type of an event")
+            data = self.renames.event_data(kind, event["data"])
             event["data"] = data or "null"
             yield f"{{{','.join(f'{documents.write(name)}:{text}' for name, text in event.items())}}}"
 
@@ -222,7 +224,7 @@ class _Reader:
         """Errors that the file causes say where."""
         try:
             yield
-        except InvalidExport as error:
+        except (InvalidExport, InvalidDocument, InvalidInput) as error:
             raise InvalidExport(f"Line {self.number}: {error}") from error
         except (DataError, IntegrityError) as error:
             raise InvalidExport(f"Line {self.number}: the database refuses this record.") from error

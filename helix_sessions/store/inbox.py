@@ -170,15 +170,16 @@ class Inbox(StoreBase):
         most = inputs.integer(limit, "limit", minimum=1)
         rows = models.Input.objects.using(self.using).unattended()
         if agent_types is not None:
-            rows = rows.filter(session__agent_type__in=list(agent_types))
+            rows = rows.filter(session__agent_type__among=inputs.identifiers(agent_types, "agent_types"))
         if self._owner is not UNSET:
             rows = rows.filter(session__owner_id=self._owner)
         waiting = rows.values("session_id").annotate(since=Min("created_at")).order_by("since")
         found = [row["session_id"] for row in waiting[:most]]
-        known = (
-            summaries(models.Session.objects.using(self.using).filter(session_id__in=found)) if found else []
+        known = models.Session.objects.using(self.using).filter(session_id__among=found) if found else None
+        places = {key: place for place, key in enumerate(found)}
+        return sorted(
+            [] if known is None else summaries(known), key=lambda summary: places[summary.session_id]
         )
-        return sorted(known, key=lambda summary: found.index(summary.session_id))
 
     def cancel_input(
         self, session_id: str, input_id: str, *, expected_version: int | None = None

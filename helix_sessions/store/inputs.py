@@ -64,6 +64,13 @@ def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | 
     return None if value is None else identifier(value, what, limit=limit)
 
 
+def identifiers(values: Any, what: str) -> list[str]:
+    """Ids or names, each once."""
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} must be a list of strings.")
+    return list(dict.fromkeys(identifier(value, f"One of {what}") for value in values))
+
+
 def choice(value: Any, allowed: Sequence[str], what: str) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"{what} must be one of {', '.join(allowed)}, not {shown(value)}.")

@@ -97,7 +97,7 @@ class Leases(StoreBase):
         """Sessions with a run under way whose owner's lease ran out, the longest ago first."""
         rows = models.Session.objects.using(self.using).abandoned()
         if agent_types is not None:
-            rows = rows.filter(agent_type__in=list(agent_types))
+            rows = rows.filter(agent_type__among=inputs.identifiers(agent_types, "agent_types"))
         if self._owner is not UNSET:
             rows = rows.owned_by(self._owner)
         most = inputs.integer(limit, "limit", minimum=1)

@@ -10,6 +10,7 @@ from typing import Any
 
 from helix_sessions import documents, encryption, models
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
+from helix_sessions.models.fields import among
 from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase
 from helix_sessions.store.database import fetch
@@ -100,16 +101,15 @@ class Notes(StoreBase):
         """Remove the notes under these keys; returns how many there were."""
         wanted = sorted(set(_keys(keys)))
         with self._write(session_id, expected_version) as work:
-            rows = models.Note.objects.using(self.using).filter(session_id=work.session.session_id)
-            there: list[str] = []
-            for start in range(0, len(wanted), _KEYS_AT_ONCE):
-                some = wanted[start : start + _KEYS_AT_ONCE]
-                there += rows.filter(key__in=some).order_by("key").values_list("key", flat=True)
-            for key in there:
-                work.delete(models.Note, '"key" = %s', [key])
-            if there:
-                work.event("notes_removed", {"count": len(there)})
-        return len(there)
+            key = work.session.session_id
+            rows = models.Note.objects.using(self.using).filter(session_id=key, key__among=wanted)
+            count = rows.count()
+            if count:
+                condition, value = among(work.connection.vendor, '"key"', wanted)
+                sql = f'DELETE FROM {table(models.Note).name} WHERE "session_id" = %s AND {condition}'  # noqa: S608
+                work.statement(sql, [key, value])
+                work.event("notes_removed", {"count": count})
+        return count
 
     def find_notes(self, *, run_id: str) -> list[Note]:
         """The notes a run wrote, in whichever sessions, by session and key."""

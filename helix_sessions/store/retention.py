@@ -217,10 +217,8 @@ def _candidates(using: str, policy: RetentionPolicy, before: datetime) -> Sessio
     rows = Session.with_tombstones.using(using).newest_first()
     rows = rows.filter(status__in=policy.statuses, created_at__lte=before, status_since__lte=before)
     if policy.agent_types:
-        rows = rows.filter(agent_type__in=policy.agent_types)
-    for tag in policy.keep_tags:
-        rows = rows.exclude(tags__has=tag)
-    return rows
+        rows = rows.filter(agent_type__among=policy.agent_types)
+    return rows.exclude(tags__has_any=policy.keep_tags) if policy.keep_tags else rows
 
 
 def _newest_first(rows: SessionQuerySet, size: int) -> Iterator[str]:

@@ -5,10 +5,8 @@ from typing import Any
 
 from helix_sessions import documents, models
 from helix_sessions.exceptions import CheckpointNotFound
-from helix_sessions.store import checkpoints, children, frames, inputs, messages, snapshots, staging
+from helix_sessions.store import checkpoints, children, frames, inputs, lines, messages, snapshots, staging
 from helix_sessions.store.base import StoreBase, session_key
-from helix_sessions.store.database import fetch
-from helix_sessions.store.tables import table
 from helix_sessions.store.unit import ALL_COLUMNS, Tree, Work, check_version, write_tree
 from helix_sessions.types import SessionState
 
@@ -27,7 +25,8 @@ class Rewinds(StoreBase):
 
         What a save may write is as it was then, and the checkpoint is the latest again; versions, runs,
         the log and other checkpoints stay. Messages after the checkpoint are truncated, and messages
-        that were truncated since it are appended again. What was staged is discarded.
+        that were truncated since it are appended again, or `EventsArchived` when they went with archived
+        events. What was staged is discarded.
         """
         key = session_key(session_id)
         wanted = inputs.optional_identifier(
@@ -79,43 +78,7 @@ def _restore_state(tree: Tree, work: Work, then: SessionState, owner: Any) -> bo
 
 def _restore_transcript(work: Work, row: models.Checkpoint) -> bool:
     """Hide what came after the checkpoint, append again what was hidden since."""
-    common = _still_visible(work, row)
-    removed = messages.truncate(work, common)
-    hidden = _hidden_since(work, row, common)
-    for role, content, told_of_changes in hidden:
-        position = work.session.message_count
-        seq = work.message(role, content)
-        if told_of_changes:
-            work.insert(models.ContextUpdate, seq=seq, position=position)
-    return bool(removed or hidden)
-
-
-def _still_visible(work: Work, row: models.Checkpoint) -> int:
-    """How many messages of the checkpoint's transcript are in the present one; they are its first."""
-    visible = models.Message.objects.using(work.connection.alias).visible()
-    later = visible.filter(
-        session_id=work.session.session_id, position__lt=row.message_count, seq__gt=row.seq
-    )
-    first = later.order_by("position").values_list("position", flat=True).first()
-    return min(row.message_count, work.session.message_count) if first is None else first
-
-
-def _hidden_since(work: Work, row: models.Checkpoint, common: int) -> list[tuple[str, str, bool]]:
-    """Role, text, and whether the message told the model of a change of its context."""
-    if common == row.message_count:
-        return []
-    key = work.session.session_id
-    rows, updates = table(models.Message), table(models.ContextUpdate).name
-    columns = rows.selection(work.connection.vendor, ("role", "content", "position", "seq"), "m.")
-    found = fetch(
-        work.connection,
-        f"SELECT {columns},"  # noqa: S608
-        f' EXISTS (SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq")'
-        f' FROM {rows.name} m WHERE m."session_id" = %s AND m."position" >= %s AND m."position" < %s'
-        ' AND m."seq" <= %s AND m."truncated_seq" > %s ORDER BY m."position"',
-        [key, common, row.message_count, row.seq, row.seq],
-    )
-    return [
-        (role, messages.opened(key, text, position, seq), bool(told))
-        for role, text, position, seq, told in found
-    ]
+    line = lines.at(work.connection, work.session, seq=row.seq, message_count=row.message_count)
+    removed = messages.truncate(work, line.common)
+    lines.append(work, line)
+    return bool(removed or line.hidden)

@@ -27,6 +27,10 @@ _LOG = (Event, Message)
 _log = logging.getLogger("helix_sessions.rotations")
 
 
+_ROWS_AT_ONCE = 500
+"""A page of any size is written in one statement, and databases bound its parameters."""
+
+
 class Rotations(StoreBase):
     """Rotation of encryption keys."""
 
@@ -45,7 +49,7 @@ class Rotations(StoreBase):
         `after` goes on behind a session's id. Each page of rows is a transaction under its session's lock;
         versions, times and the log stay as they are. What cannot be read is counted and left as it is.
         """
-        size = inputs.integer(page_size, "page_size", minimum=1)
+        size = min(inputs.integer(page_size, "page_size", minimum=1), _ROWS_AT_ONCE)
         ring = encryption.keyring()
         if ring is None:
             raise NotConfigured("HELIX_SESSIONS['ENCRYPTION'] names no keys.")

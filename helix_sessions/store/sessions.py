@@ -21,6 +21,7 @@ from helix_sessions.store import (
     cursors,
     frames,
     inputs,
+    lines,
     notes,
     open_calls,
     snapshots,
@@ -207,7 +208,8 @@ class Sessions(StoreBase):
         checkpoint_id: str | None = None,
         message_count: int | None = None,
     ) -> SessionState:
-        """Branch: a new session with the state at the checkpoint (or now) and the first messages up to it."""
+        """Branch: a new session with the state and the messages of the checkpoint, or of now; with
+        `message_count`, the first of them. `EventsArchived` when some went with events that were archived."""
         source_key, key = session_key(source_id), session_key(new_id)
         self._refuse_to_recreate(key)
         checkpoint = inputs.optional_identifier(
@@ -354,9 +356,11 @@ def branch(
     boundary = _boundary(connection.alias, source, checkpoint_id)
     if custom is None:
         custom = snapshots.read(connection, source_id, boundary["state_base"], boundary["state_number"])
-    count = min(source.message_count, boundary["message_count"])
-    if message_count is not None:
-        count = min(count, message_count)
+    if boundary["seq"] is None:
+        line = lines.present(source, message_count)
+    else:
+        then = {"seq": boundary["seq"], "message_count": boundary["message_count"]}
+        line = lines.at(connection, source, **then, most=message_count)
     work = new_work(
         connection,
         {
@@ -365,7 +369,7 @@ def branch(
             "forked_from_checkpoint_id": checkpoint_id,
             "step_count": boundary["step_count"],
             "open_calls": open_calls.at(
-                connection, source_id, source.open_calls, source.message_count, count
+                connection, source_id, source.open_calls, source.message_count, line.common
             ),
             **{name: boundary[name] for name in _KEPT_BY_A_BRANCH},
         },
@@ -373,8 +377,9 @@ def branch(
     snapshots.record(work, custom, documents.dump(custom))
     forked = {"agent_type": source.agent_type, "forked_from": [source_id, checkpoint_id]}
     work.event("session_started", forked)
-    context_rows.copy(work, source_id, count, work.session.head_seq + 1)
-    _copy_messages(work, source_id, count)
+    context_rows.copy(work, source_id, line.common, work.session.head_seq + 1)
+    _copy_messages(work, source_id, line.common)
+    lines.append(work, line)
     if with_agent:
         agent_records.give(work, source_id)
     if checkpoint_id is None and message_count is None:  # notes are of the present
@@ -385,8 +390,8 @@ def branch(
 def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict[str, Any]:
     """What a branch takes over, as it is now or as it was at a checkpoint."""
     if checkpoint_id is None:
-        names = ("state_base", "state_number", "step_count", "message_count", *_KEPT_BY_A_BRANCH)
-        return {name: getattr(source, name) for name in names}
+        names = ("state_base", "state_number", "step_count", *_KEPT_BY_A_BRANCH)
+        return {"seq": None, **{name: getattr(source, name) for name in names}}
     checkpoint = (
         Checkpoint.objects.using(using)
         .filter(session_id=source.session_id, checkpoint_id=checkpoint_id)
@@ -405,6 +410,7 @@ def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict
         "state_base": checkpoint.state_base,
         "state_number": checkpoint.state_number,
         "step_count": checkpoint.step_count,
+        "seq": checkpoint.seq,
         "message_count": checkpoint.message_count,
     }
 
@@ -468,8 +474,8 @@ def children_of(using: str, parents: Iterable[str]) -> set[str]:
     """The ids of the next level of a tree, tombstones included: children by parent, and by local
     reference."""
     keys = list(parents)
-    children = Session.with_tombstones.using(using).filter(parent_session_id__in=keys)
-    refs = SubSessionRef.objects.using(using).filter(session_id__in=keys, location="local")
+    children = Session.with_tombstones.using(using).filter(parent_session_id__among=keys)
+    refs = SubSessionRef.objects.using(using).filter(session__session_id__among=keys, location="local")
     return {
         *children.values_list("session_id", flat=True),
         *refs.values_list("sub_session_id", flat=True),

@@ -21,6 +21,7 @@ CODES = {
     "idempotency_key_reused": 422,
     "invalid_answer_link": 404,
     "fenced": 409,
+    "framework_mismatch": 409,
     "inbox_full": 409,
     "input_conflict": 409,
     "input_not_found": 404,

@@ -326,12 +326,18 @@ class TestClone:
             store.clone_session("unknown", "branch")
         assert not store.session_exists("branch")
 
-    def test_truncated_messages_are_not_copied(self, store: SessionStore, source: str) -> None:
+    def test_truncated_messages_are_copied_only_to_where_they_were_said(
+        self, store: SessionStore, source: str
+    ) -> None:
+        again = {"role": "user", "content": "again"}
         store.truncate_messages(source, 1)
-        store.append_messages(source, [{"role": "user", "content": "again"}])
-        store.clone_session(source, "branch", checkpoint_id="second")
-        assert store.get_messages("branch").messages == [USER, {"role": "user", "content": "again"}]
-        assert_invariants("branch")
+        store.append_messages(source, [again])
+        store.create_checkpoint(source, {"checkpoint_id": "third"})
+        lines = {"first": [USER, ASSISTANT], "second": [USER, ASSISTANT] * 2, "third": [USER, again]}
+        for name, said in {**lines, None: [USER, again]}.items():
+            store.clone_session(source, f"branch {name}", checkpoint_id=name)
+            assert store.get_messages(f"branch {name}").messages == said
+            assert_invariants(f"branch {name}")
 
     def test_a_branch_of_a_branch(self, store: SessionStore, source: str) -> None:
         store.clone_session(source, "branch", checkpoint_id="first")

@@ -60,7 +60,7 @@ class TestTheTrail:
         def fail(*args):
             raise RuntimeError("the trail is full")
 
-        monkeypatch.setattr("helix_sessions.api.audit.keep", fail)
+        monkeypatch.setattr("helix_sessions.store.audits.keep", fail)
         with pytest.raises(RuntimeError):
             api.post(MESSAGES, SAID)
         assert store.get_message_count("s") == 0

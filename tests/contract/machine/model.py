@@ -79,6 +79,8 @@ class Session:
         self.log: list[EventRecord] = []
         self.runs: list[dict[str, Any]] = []
         self.checkpoints: list[dict[str, Any]] = []
+        self.lines: list[list[Any]] = []
+        """The messages there were at each checkpoint."""
         self.staged: list[list[Any]] = []
         self.refs: dict[str, dict[str, Any]] = {}
         self.flag: tuple[str | None] | None = None
@@ -146,6 +148,7 @@ class Session:
     # Commits and checkpoints
 
     def _checkpoint(self, source: str, meta: dict[str, Any]) -> None:
+        self.lines.append(list(self.messages))
         self.checkpoints.append(
             {
                 "checkpoint_id": meta.get("checkpoint_id"),
@@ -395,9 +398,7 @@ class Model:
         if wrong or source is None:
             raise Refused(*wrong)
         state = source.state if then is None else vars_of(then["state"])
-        count = len(source.messages) if then is None else min(len(source.messages), then["message_count"])
-        if message_count is not None:
-            count = min(count, message_count)
+        line = source.messages if then is None else source.lines[source.checkpoints.index(then)]
         branch = Session(
             new_id,
             agent_type=source.state["agent_type"],
@@ -406,7 +407,7 @@ class Model:
             step_count=state["step_count"],
             forked_from=(source_id, checkpoint_id),
         )
-        branch.messages = deepcopy(source.messages[:count])
+        branch.messages = deepcopy(line[:message_count])
         self.sessions[new_id] = branch
         return Effect(types=["session_started"], messages=branch.messages, raised=False)
 

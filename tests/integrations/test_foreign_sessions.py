@@ -1,0 +1,203 @@
+"""No adapter reads what another framework stored as if it were its own: it is refused with a sentence."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helix_sessions.exceptions import FrameworkMismatch
+from helix_sessions.store import SessionStore
+from tests.invariants import dump
+
+pytest.importorskip("agents")
+pytest.importorskip("google.adk")
+pytest.importorskip("pydantic_ai")
+pytest.importorskip("langgraph")
+
+from google.adk.events import Event, EventActions
+from google.genai.types import Content, FunctionCall, FunctionResponse, Part
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from helix_sessions.integrations.google_adk import DjangoSessionService
+from helix_sessions.integrations.langgraph import DjangoSaver
+from helix_sessions.integrations.openai_agents import DjangoSession
+from helix_sessions.integrations.pydantic_ai import DjangoHistory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KEY = "app/ada/s"
+"""An id that every adapter can address."""
+
+OPENAI = [
+    {"role": "user", "content": "look"},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "seen"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]},
+]
+PYDANTIC = [
+    ModelRequest(parts=[UserPromptPart("look")]),
+    ModelResponse(parts=[ToolCallPart("look", {}, "c")]),
+    ModelRequest(parts=[ToolReturnPart("look", "seen", "c")]),
+    ModelResponse(parts=[TextPart("done")]),
+]
+ADK = [
+    Event(author="user", content=Content(role="user", parts=[Part(text="look")])),
+    Event(
+        author="agent",
+        content=Content(role="model", parts=[Part(function_call=FunctionCall(id="c", name="look", args={}))]),
+        actions=EventActions(),
+    ),
+    Event(
+        author="agent",
+        content=Content(
+            role="user",
+            parts=[Part(function_response=FunctionResponse(id="c", name="look", response={"r": 1}))],
+        ),
+    ),
+    Event(author="agent", content=Content(role="model", parts=[Part(text="done")])),
+]
+LANGGRAPH = [
+    HumanMessage("look"),
+    AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c"}]),
+    ToolMessage("seen", tool_call_id="c"),
+    AIMessage("done"),
+]
+RUNNER: list[dict[str, Any]] = [
+    {"role": "user", "content": "look"},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "name": "look", "arguments": {}}]},
+    {"role": "tool", "tool_call_id": "c", "tool_name": "look", "content": {"r": 1}},
+    {"role": "assistant", "content": "done"},
+]
+
+
+def by_openai(store: SessionStore) -> None:
+    asyncio.run(DjangoSession(KEY).add_items(OPENAI))  # type: ignore[arg-type]
+
+
+def by_pydantic(store: SessionStore) -> None:
+    DjangoHistory(KEY).save(PYDANTIC)
+
+
+def by_adk(store: SessionStore) -> None:
+    async def talk() -> None:
+        service = DjangoSessionService()
+        session = await service.create_session(app_name="app", user_id="ada", session_id="s")
+        for event in ADK:
+            await service.append_event(session, event.model_copy(deep=True))
+
+    asyncio.run(talk())
+
+
+def by_langgraph(store: SessionStore) -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("all", lambda state: {"messages": LANGGRAPH[1:]})
+    graph.add_edge(START, "all")
+    config = {"configurable": {"thread_id": KEY}}
+    graph.compile(checkpointer=DjangoSaver()).invoke({"messages": LANGGRAPH[:1]}, config)  # type: ignore[arg-type]
+
+
+def by_the_runner(store: SessionStore) -> None:
+    store.create_session(KEY, agent_type="support")
+    store.append_messages(KEY, RUNNER)
+
+
+def read_openai() -> list[Any]:
+    return asyncio.run(DjangoSession(KEY).get_items())
+
+
+def read_pydantic() -> list[Any]:
+    return DjangoHistory(KEY).load()
+
+
+def read_adk() -> list[Any]:
+    found = asyncio.run(DjangoSessionService().get_session(app_name="app", user_id="ada", session_id="s"))
+    assert found is not None
+    return found.events
+
+
+WRITERS: dict[str, Callable[[SessionStore], None]] = {
+    "openai": by_openai,
+    "pydantic": by_pydantic,
+    "adk": by_adk,
+    "langgraph": by_langgraph,
+    "runner": by_the_runner,
+}
+READERS = {"openai": read_openai, "pydantic": read_pydantic, "adk": read_adk}
+
+
+def test_each_reads_its_own_and_refuses_the_others(store: SessionStore) -> None:
+    for writer, write in WRITERS.items():
+        write(store)
+        for reader, read in READERS.items():
+            if reader == writer:
+                assert len(read()) == 4, writer
+                continue
+            with pytest.raises(FrameworkMismatch) as caught:
+                read()
+            assert KEY in str(caught.value), (writer, reader)
+        store.delete_session(KEY)
+
+
+def test_what_would_change_a_foreign_session_is_refused(store: SessionStore) -> None:
+    for writer in ("pydantic", "adk", "langgraph", "runner"):
+        WRITERS[writer](store)
+        before = dump()
+        for change in (
+            lambda: DjangoSession(KEY).add_items([{"role": "user", "content": "x"}]),
+            lambda: DjangoSession(KEY).pop_item(),
+            lambda: DjangoSession(KEY).clear_session(),
+        ):
+            if writer == "runner" and change().__qualname__.endswith("pop_item"):
+                continue
+            with pytest.raises(FrameworkMismatch):
+                asyncio.run(change())
+            assert dump() == before, writer
+        store.delete_session(KEY)
+    for writer in ("openai", "adk", "langgraph"):
+        WRITERS[writer](store)
+        before = dump()
+        with pytest.raises(FrameworkMismatch):
+            DjangoHistory(KEY).save(PYDANTIC)
+        assert dump() == before, writer
+        store.delete_session(KEY)
+
+
+def test_items_that_look_like_others_come_back(store: SessionStore) -> None:
+    items: list[Any] = [
+        *RUNNER[:2],
+        {"role": "user", "event": {"a": 1}},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "x"}]},
+        {"role": "assistant", "content": "x", "lc": {"type": "ai"}},
+        {"role": "system"},
+    ]
+    asyncio.run(DjangoSession(KEY).add_items(items))
+    assert read_openai() == items
+    assert asyncio.run(DjangoSession(KEY).pop_item()) == items[-1]
+
+
+def test_plain_messages_and_empty_sessions_are_everybodys(store: SessionStore) -> None:
+    store.create_session(KEY, agent_type="support")
+    for read in READERS.values():
+        assert read() == []
+    store.append_messages(
+        KEY,
+        [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "id": "i", "content": "hi", "event": {"of": "mine"}},
+            {"role": "assistant", "content": "ho"},
+        ],
+    )
+    for name, read in READERS.items():
+        assert len(read()) == 3, name
+    DjangoHistory(KEY).save(PYDANTIC[:1])
+    assert len(read_pydantic()) == 4
