@@ -76,6 +76,10 @@ class Leases(StoreBase):
             expires_at=row.lease_expires_at,
         )
 
+    def is_lease_live(self, lease: Lease) -> bool:
+        """Whether a lease has time left, by the clock that leases go by: the database's."""
+        return lease_of(lease).expires_at > clock(self._connection)
+
     def get_occupancy(self, session_id: str) -> Occupancy:
         """Who drives the session, what it has to do, and whether there is anything to wait for."""
         row = self._read(session_id, _OCCUPANCY)
