@@ -14,6 +14,7 @@ from django.db import models
 from helix_sessions import documents
 from helix_sessions.exceptions import InvalidExport
 from helix_sessions.models.fields import DocumentField
+from helix_sessions.store import inputs
 from helix_sessions.store.belongings import every_table, kind_of
 from helix_sessions.store.tables import table
 
@@ -115,17 +116,23 @@ def _value(kind: str, field: "models.Field[Any, Any]", text: str | None) -> Any:
     value = json.loads(text)
     try:
         if isinstance(field, models.DateTimeField):
-            moment = datetime.fromisoformat(value)
-            if moment.tzinfo is None:
-                raise ValueError("a time without a zone")
-            return moment
+            return inputs.moment(datetime.fromisoformat(value), "It")
         if isinstance(field, models.ForeignKey):
-            return field.target_field.to_python(value)
+            return _bounded(field, field.target_field.to_python(value))
         wanted = str
         if isinstance(field, models.IntegerField | models.BooleanField):
             wanted = bool if isinstance(field, models.BooleanField) else int  # type: ignore[assignment]
         if type(value) is not wanted:
             raise ValueError(f"{value!r:.40} is not a {wanted.__name__}")
+        return _bounded(field, value)
     except Exception as error:
         raise InvalidExport(f"The {field.attname} of a {kind} cannot be read: {error}") from None
+
+
+def _bounded(field: "models.Field[Any, Any]", value: Any) -> Any:
+    """A number that the databases can hold, with room to count on. Only steps are counted by callers."""
+    chosen = field.attname == "step_count" or isinstance(field, models.ForeignKey)
+    most = inputs.MAX_INTEGER if chosen else inputs.MAX_INTEGER // 2
+    if isinstance(value, int) and not -most <= value <= most:
+        raise ValueError(f"{inputs.shown(value)} is out of range")
     return value
