@@ -1,4 +1,4 @@
-"""Numbers and times of an import that no session can have: refused there, not when the next one is counted."""
+"""Numbers and times of an import that no session can have: refused, before anybody counts on from them."""
 
 import json
 import re
