@@ -11,7 +11,7 @@ from django.utils import timezone
 from helix_sessions import models
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.store import inputs
-from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.base import StoreBase, WrittenHead, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import summaries
 from helix_sessions.store.unit import check_fence
@@ -111,7 +111,7 @@ class Leases(StoreBase):
         """This store for the holder of a lease: every write to the lease's session is refused with `Fenced`
         once the lease is not the newest. Admissions, submissions and interrupt requests need no lease."""
         store = copy(self)
-        store._lease = lease_of(lease)
+        store._lease, store._written = lease_of(lease), WrittenHead()
         return store
 
 

@@ -53,6 +53,7 @@ class Resumes(StoreBase):
         run_key = sessions.new_id() if run_id is None else inputs.identifier(run_id, "The run id")
         with write_tree(self.using, self._lease) as tree:
             root, work = tree.lock_with_root(key, self._owner)
+            self._check_head(work)
             check_version(work, version)
             session = work.session
             calls = pending.read(session.pending_client_tool_calls)
