@@ -132,7 +132,9 @@ class EventStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         release_request_thread()
         request = self._request
-        self._tail = AsyncTail(request.log, _same, after=request.after, fragments=True, detachable=False)
+        self._tail = AsyncTail(
+            request.log, _same, after=request.after, fragments=True, detachable=False, came_back=True
+        )
         try:
             async for frames in self._frames(self._tail, Selection.of(request)):
                 yield frames
@@ -171,7 +173,7 @@ class EventStream:
 async def long_poll(request: Request) -> HttpResponse:
     """What there is, or the first thing that comes within the wait."""
     release_request_thread()
-    tail = AsyncTail(request.log, _same, after=request.after, detachable=False)
+    tail = AsyncTail(request.log, _same, after=request.after, detachable=False, came_back=True)
     try:
         answer = _Answer(request)
         with suppress(SessionNotFound):
@@ -187,7 +189,10 @@ def long_poll_in_thread(request: Request) -> HttpResponse:
     """`long_poll` where there is no event loop."""
     try:
         answer = _Answer(request)
-        with suppress(SessionNotFound), Tail(request.log, _same, after=request.after) as tail:
+        with (
+            suppress(SessionNotFound),
+            Tail(request.log, _same, after=request.after, came_back=True) as tail,
+        ):
             while answer.remaining is not None:
                 answer.add(tail.some(answer.remaining))
         return answer.response()

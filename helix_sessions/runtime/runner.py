@@ -11,8 +11,6 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, cast
 
-from django.utils import timezone
-
 from helix_sessions.exceptions import Fenced, HelixSessionsError, InvalidInput, LeaseHeld, SessionNotFound
 from helix_sessions.runtime.drains import IDLE, Drain, Ended
 from helix_sessions.runtime.keeper import Driven, keeper
@@ -206,7 +204,7 @@ class SessionRunner:
         """The outcome of a drain in another process; `None` if its owner is gone."""
         pause = _SHORTEST_LOOK
         while (lease := await io.db(self.store.get_lease, session_id)) is not None:
-            if lease.expires_at <= timezone.now():
+            if not await io.db(self.store.is_lease_live, lease):
                 return None
             await io.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_LOOK)
@@ -219,7 +217,7 @@ class SessionRunner:
         here = keeper.find(self.store.using, session_id)
         try:
             lease = await io.db(self.store.get_lease, session_id)
-            if here is None and (lease is None or lease.expires_at <= timezone.now()):
+            if here is None and (lease is None or not await io.db(self.store.is_lease_live, lease)):
                 return IDLE
             await io.db(self.store.set_interrupt_flag, session_id, reason)
             if here is not None:
@@ -243,12 +241,9 @@ class SessionRunner:
         if here is not None:
             return not here.done.is_set()
         lease = await io.db(self.store.get_lease, session_id)
-        return (
-            lease is not None
-            and before is not None
-            and lease.fence == before.fence
-            and lease.expires_at > timezone.now()
-        )
+        if lease is None or before is None or lease.fence != before.fence:
+            return False
+        return await io.db(self.store.is_lease_live, lease)
 
     def _last_run(self, session_id: str) -> Run | None:
         return next(iter(self.store.list_runs(session_id, limit=1).items), None)

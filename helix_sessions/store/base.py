@@ -1,7 +1,7 @@
 """What every noun of the store shares."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -26,6 +26,7 @@ class StoreBase:
         self.using = using
         self._owner = owned_by if owned_by is UNSET else inputs.required_owner_key(owned_by)
         self._lease: Lease | None = None
+        self._written = WrittenHead()
 
     @property
     def _connection(self) -> BaseDatabaseWrapper:
@@ -46,15 +47,17 @@ class StoreBase:
         tombstones: bool = False,
         fenced: bool = True,
     ) -> AbstractContextManager[Work]:
-        return unit.write(
+        key, lease = session_key(session_id), self._lease if fenced else None
+        writing = unit.write(
             self.using,
-            session_key(session_id),
+            key,
             inputs.expected_version(expected_version),
             columns=columns,
             owner=self._owner,
             tombstones=tombstones,
-            lease=self._lease if fenced else None,
+            lease=lease,
         )
+        return self._written.guarding(writing) if lease is not None and lease.session_id == key else writing
 
     def _decide(
         self,
@@ -65,15 +68,25 @@ class StoreBase:
         fenced: bool = True,
         unread: bool = False,
     ) -> tuple[Work, T]:
-        return unit.decide(
+        key, lease = session_key(session_id), self._lease if fenced else None
+        guarded = lease is not None and lease.session_id == key
+        work, outcome = unit.decide(
             self.using,
-            session_key(session_id),
-            decision,
+            key,
+            self._written.guarded(decision) if guarded else decision,
             inputs.expected_version(expected_version),
             owner=self._owner,
-            lease=self._lease if fenced else None,
+            lease=lease,
             unread=unread,
         )
+        if guarded:
+            self._written.note(work)
+        return work, outcome
+
+    def _check_head(self, work: Work) -> None:
+        """Refuse a write under a lease to a log that has lost what was written under it."""
+        if self._lease is not None and self._lease.session_id == work.session.session_id:
+            self._written.check(work)
 
     def _refuse_to_recreate(self, session_id: str) -> None:
         """Whoever drove a session that is gone must not bring it back."""
@@ -91,6 +104,48 @@ class StoreBase:
         unit.check_owner(session_id, row, self._owner)
         if row.status == TOMBSTONE:
             raise SessionExists(f"There was a session {session_id!r}, which was deleted.")
+
+
+class WrittenHead:
+    """How far the log had come when it was last written under a lease.
+
+    A log that is shorter than that has lost what its driver wrote: the database was put back, or failed over
+    to a standby that was behind, to a moment of the same lease. What the driver would write next follows from
+    what is not there any more, so the driver is fenced, and its session is recovered as it is.
+    """
+
+    def __init__(self) -> None:
+        self._seq = 0
+
+    def check(self, work: Work) -> None:
+        """Refuse to go on from a log that was put back."""
+        if work.session.head_seq < self._seq:
+            raise Fenced(
+                f"The log of {work.session.session_id!r} ends at {work.session.head_seq}; under this lease it"
+                f" was written up to {self._seq}. Was the database put back to an older state?"
+            )
+
+    def note(self, work: Work) -> None:
+        """Remember what was committed; inside a caller's transaction nobody knows."""
+        if not work.connection.in_atomic_block:
+            self._seq = max(self._seq, work.session.head_seq)
+
+    def guarded(self, decision: Callable[[Work], T]) -> Callable[[Work], T]:
+        """A decision that is only made on a log that is whole."""
+
+        def decide(work: Work) -> T:
+            self.check(work)
+            return decision(work)
+
+        return decide
+
+    @contextmanager
+    def guarding(self, writing: AbstractContextManager[Work]) -> Iterator[Work]:
+        """A write that is only made to a log that is whole."""
+        with writing as work:
+            self.check(work)
+            yield work
+        self.note(work)
 
 
 def session_key(session_id: Any) -> str:

@@ -26,6 +26,11 @@ _EXHAUSTED_STATES = (
     "25006",  # read_only_sql_transaction: a standby, or a primary that was told to stop
     "58030",  # io_error
 )
+_ENDED_STATES = (
+    "25P03",  # idle_in_transaction_session_timeout
+    "25P04",  # transaction_timeout
+)
+"""The server ended the transaction, and the connection with it, because it took too long."""
 _EXHAUSTED_WORDS = ("disk is full", "readonly database")
 """What SQLite says of the same."""
 
@@ -209,12 +214,14 @@ def is_away(error: DatabaseError) -> bool:
 def is_exhausted(error: DatabaseError) -> bool:
     """Whether the database could not, and said so in answer to a statement, so that the write is undone.
 
-    What is said of a connection does not count: that of a commit may have been lost before it.
+    What is said of a connection does not count: that of a commit may have been lost before it. Only a
+    transaction that was ended by its time was not being committed.
     """
     cause = error.__cause__
     if isinstance(cause, psycopg.Error):
         answered = cause.diag.severity_nonlocalized == "ERROR"
-        return answered and str(cause.sqlstate).startswith(_EXHAUSTED_STATES)
+        state = str(cause.sqlstate)
+        return state in _ENDED_STATES or (answered and state.startswith(_EXHAUSTED_STATES))
     return any(words in str(error) for words in _EXHAUSTED_WORDS)
 
 

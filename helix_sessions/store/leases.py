@@ -11,7 +11,7 @@ from django.utils import timezone
 from helix_sessions import models
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.store import inputs
-from helix_sessions.store.base import StoreBase, session_key
+from helix_sessions.store.base import StoreBase, WrittenHead, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import summaries
 from helix_sessions.store.unit import check_fence
@@ -76,6 +76,10 @@ class Leases(StoreBase):
             expires_at=row.lease_expires_at,
         )
 
+    def is_lease_live(self, lease: Lease) -> bool:
+        """Whether a lease has time left, by the clock that leases go by: the database's."""
+        return lease_of(lease).expires_at > clock(self._connection)
+
     def get_occupancy(self, session_id: str) -> Occupancy:
         """Who drives the session, what it has to do, and whether there is anything to wait for."""
         row = self._read(session_id, _OCCUPANCY)
@@ -107,7 +111,7 @@ class Leases(StoreBase):
         """This store for the holder of a lease: every write to the lease's session is refused with `Fenced`
         once the lease is not the newest. Admissions, submissions and interrupt requests need no lease."""
         store = copy(self)
-        store._lease = lease_of(lease)
+        store._lease, store._written = lease_of(lease), WrittenHead()
         return store
 
 

@@ -75,12 +75,19 @@ def _scalar(key: tuple[str, ...], field: "models.Field[Any, Any]", value: Any) -
     if isinstance(field, models.BooleanField):
         return inputs.flag(value, name)
     if isinstance(field, models.IntegerField):
-        return inputs.integer(value, name, minimum=-inputs.MAX_INTEGER)
+        return _countable(name, inputs.integer(value, name, minimum=-inputs.MAX_INTEGER))
     if name in key:
         return inputs.identifier(value, name, limit=field.max_length or inputs.MAX_ID)
     if isinstance(field, models.ForeignKey):
         return inputs.owner_key(value)
     return inputs.text(value, name, limit=field.max_length if isinstance(field, IdField) else None)
+
+
+def _countable(name: str, value: int) -> int:
+    """A number with room to count on from. Only `step_count` is set by callers, and may be any."""
+    if name != "step_count" and abs(value) > inputs.MAX_INTEGER // 2:
+        raise InvalidInput(f"{inputs.shown(value)} is out of range")
+    return value
 
 
 def _check_row(model: type[models.Model], values: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.utils import timezone
+
 from helix_sessions import documents, models
 from helix_sessions.exceptions import NotResumable, RunInProgress, StillWaiting
 from helix_sessions.store import (
@@ -51,12 +53,14 @@ class Resumes(StoreBase):
         run_key = sessions.new_id() if run_id is None else inputs.identifier(run_id, "The run id")
         with write_tree(self.using, self._lease) as tree:
             root, work = tree.lock_with_root(key, self._owner)
+            self._check_head(work)
             check_version(work, version)
             session = work.session
             calls = pending.read(session.pending_client_tool_calls)
             awaited = waits.read(session.suspended_awaiting_children)
             _check_resumable(work, calls, awaited)
-            for call_id in pending.expire(calls, work.now):
+            # By the clock, not by the session's time, which a machine whose clock is ahead has set forward.
+            for call_id in pending.expire(calls, timezone.now()):
                 work.event("tool_result_expired", {"tool_call_id": call_id})
             _check_answered(calls, awaited, said is not None)
             custom = snapshots.read(work.connection, key, session.state_base, session.state_number)

@@ -35,6 +35,7 @@ class Rewinds(StoreBase):
         version = inputs.expected_version(expected_version)
         with write_tree(self.using, self._lease) as tree:
             work = tree.lock(key, ALL_COLUMNS, self._owner)
+            self._check_head(work)
             check_version(work, version)
             if wanted is None:
                 row = checkpoints.latest(self.using, key, work.session.checkpoint_id)

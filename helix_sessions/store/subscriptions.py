@@ -100,11 +100,11 @@ class SessionLog:
         rows = fetch(connection, _next_sql(connection.vendor), [self.key[1], after, limit, self.key[1]])
         if not rows:
             return None
-        [created_at] = table(Session).decoder(("created_at",))(rows[0][:1])
-        found = [row[1:] for row in rows if row[1] is not None]
+        created_at, head = table(Session).decoder(("created_at", "head_seq"))(rows[0][:2])
+        found = [row[2:] for row in rows if row[2] is not None]
         entries = [Entry(row) for row in log_rows.opened(self.key[1], found)]
         self._limit = next_batch(limit, entries)
-        return Batch(created_at, entries, is_last=len(entries) < limit)
+        return Batch(created_at, entries, head, is_last=len(entries) < limit)
 
     def _patiently(self, read: Callable[[], T]) -> T:
         connection = connections[self.key[0]]
@@ -121,9 +121,13 @@ class SessionLog:
 
 @cache
 def _next_sql(vendor: str) -> str:
-    """A session's next events with when it was created: without events one row, without a session none."""
+    """A session's next events with when it was created and its head, which a replica does not know: without
+    events one row, without a session none."""
+    head = 's."head_seq"'
+    if vendor == "postgresql":
+        head = f"CASE WHEN NOT pg_is_in_recovery() THEN {head} END"
     return (
-        f'SELECT s."created_at", {log_rows.selection(vendor)}'  # noqa: S608
+        f'SELECT s."created_at", {head}, {log_rows.selection(vendor)}'  # noqa: S608
         f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
         ' WHERE "session_id" = %s AND "seq" > %s ORDER BY "seq" LIMIT %s) e ON 1 = 1'
         f' {log_rows.MESSAGE} WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'

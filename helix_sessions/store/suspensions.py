@@ -57,6 +57,7 @@ class Suspensions(StoreBase):
         fingerprint = step.fingerprint("suspend", meta, asked)
         with write_tree(self.using, self._lease) as tree:
             root, work = tree.lock_with_root(key, self._owner)
+            self._check_head(work)
             made = checkpoints.replay(work, meta, fingerprint)
             if made is not None:
                 return made

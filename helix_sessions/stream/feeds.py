@@ -184,10 +184,13 @@ class AsyncTail(Generic[T]):
         after: int | None,
         fragments: bool = False,
         detachable: bool = True,
+        came_back: bool = False,
     ) -> None:
+        """`came_back`: whoever reads has seen the event `after`."""
         self._source = source
         self._render = render
         self._after = after
+        self._came_back = came_back
         self._fragments = fragments
         self._ready: deque[T] = deque()
         self._seat = _Seat(detachable=detachable)
@@ -266,7 +269,8 @@ class AsyncTail(Generic[T]):
             if after is None:
                 first = self._seat.first_seq
                 after = head if first is None else min(head, first - 1)
-            self._seat.follower = Follower(after, incarnation, fragments=self._fragments)
+            seen = after if self._came_back or after <= head else 0
+            self._seat.follower = Follower(after, incarnation, seen=seen, fragments=self._fragments)
         return self._seat.follower
 
 

@@ -39,6 +39,8 @@ class Batch:
     incarnation: Any
     """Tells a session from another one that was later created under its id."""
     entries: list[Entry]
+    head: int | None = None
+    """The log's last event, where it is the newest there is: not on a replica, which may be behind."""
     is_last: bool = True
     """Whether there was nothing more to read."""
 
@@ -67,11 +69,13 @@ class Source(Protocol):
 class Follower:
     """A cursor over a session's log, with the fragments that arrived in between."""
 
-    def __init__(self, after: int, incarnation: Any, *, fragments: bool) -> None:
+    def __init__(self, after: int, incarnation: Any, *, seen: int, fragments: bool) -> None:
+        """`seen`: the last event that is known to have been there; 0 if none is."""
         self.after = after
         """The last event that was read."""
         self.ended = False
         self._incarnation = incarnation
+        self._seen = seen
         self._seen_generation = -1
         self._entries: list[Entry] = []
         self._fragments: deque[Fragment] | None = deque() if fragments else None
@@ -94,15 +98,20 @@ class Follower:
         return generation != self._seen_generation
 
     def take(self, batch: Batch | None, generation: int) -> None:
-        """Accept what was read when `generation` had begun; None, or another session, is the end."""
-        if batch is None or batch.incarnation != self._incarnation:
+        """Accept what was read when `generation` had begun; None, or another log, is the end."""
+        if batch is None or self._is_another(batch):
             self.ended = True
             return
         new = [entry for entry in batch.entries if entry.seq > self.after]
         if new:
             self._entries.extend(new)
-            self.after = new[-1].seq
+            self.after = self._seen = new[-1].seq
         self._seen_generation = generation if batch.is_last else -1
+
+    def _is_another(self, batch: Batch) -> bool:
+        """Whether this is not the log that was read so far: of another session under its id, or of a database
+        that was put back, or failed over, to before what was seen. Its next events would be taken for old."""
+        return batch.incarnation != self._incarnation or (batch.head is not None and batch.head < self._seen)
 
     def drain(self) -> list[Item]:
         """Everything that can be handed out: events in order, each fragment after the event it followed."""

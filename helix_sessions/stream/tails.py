@@ -23,8 +23,15 @@ class Tail(Generic[T]):
     """
 
     def __init__(
-        self, source: Source, render: Callable[[Item], T], *, after: int | None, fragments: bool = False
+        self,
+        source: Source,
+        render: Callable[[Item], T],
+        *,
+        after: int | None,
+        fragments: bool = False,
+        came_back: bool = False,
     ) -> None:
+        """`came_back`: whoever reads has seen the event `after`."""
         self._source = source
         self._render = render
         self._ready: deque[T] = deque()
@@ -37,7 +44,9 @@ class Tail(Generic[T]):
         except BaseException:
             self.close()
             raise
-        self._follower = Follower(head if after is None else after, incarnation, fragments=fragments)
+        after = head if after is None else after
+        seen = after if came_back or after <= head else 0
+        self._follower = Follower(after, incarnation, seen=seen, fragments=fragments)
         self._read_at = 0.0
 
     def __iter__(self) -> Self:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin import sealed
@@ -47,7 +46,7 @@ def owner(session: Session) -> Owner | None:
         name=session.lease_owner,
         fence=session.fence,
         expires_at=session.lease_expires_at,
-        is_live=session.lease_expires_at > timezone.now(),
+        is_live=Session.objects.filter(session_id=session.session_id).leased().exists(),
     )
 
 
