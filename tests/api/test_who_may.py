@@ -245,6 +245,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "create_run": (),
     "detach": (),
     "discard_staging": (),
+    "end_run": ("r", "completed"),
     "emit_event": ("note",),
     "get_checkpoint": ("c",),
     "get_current_run": (),
@@ -270,6 +271,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "load_state": (),
     "merge_custom_state": ([],),
     "patch_metadata": ({"a": 1},),
+    "open_step": ("step", {"role": "assistant", "content": "x"}),
     "peek_interrupt_flag": (),
     "promote_staging": ("step",),
     "publish_fragment": ("hel",),
@@ -294,6 +296,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "list_compactions": (),
     "move_session": ("there",),
     "reconcile_context": ([],),
+    "recover_run": (),
     "begin_turn": (),
     "resume": (),
     "rewind": (),
@@ -359,7 +362,11 @@ class TestOwnedStore:
         for name, arguments in OWNED_STORE_CALLS.items():
             if name.startswith("save_state"):
                 arguments = (before,)
-            options = {"get_event_texts": {"limit": 1}, "submit_tool_result": {"result": 1}}.get(name, {})
+            options = {
+                "get_event_texts": {"limit": 1},
+                "open_step": {"run_id": "r"},
+                "submit_tool_result": {"result": 1},
+            }.get(name, {})
             with pytest.raises(SessionNotFound):
                 getattr(theirs, name)(session, *arguments, **options)
             assert store.load_state(session) == before, name
