@@ -174,15 +174,11 @@ class Activity:
 
     async def _execute_approved(self) -> tuple[RunOutcome, bool] | None:
         """Calls that somebody approved while the session was suspended."""
+        turn = await self._context(number=0)
         calls = [
             {"id": call["tool_call_id"], "name": call["tool_name"], "arguments": call["arguments"]}
             for call in self._approved
         ]
-        try:
-            turn = await self._context(number=0)
-        except Unavailable as error:
-            step = Step(self._turn_id(0), tool_calls.refused(calls, tool_calls.NOT_EXECUTED))
-            return await self._fail(str(error), CONTEXT_UNAVAILABLE, step), False
         position = turn.state.message_count
         work = ToolCalls(self._store, self._agent, turn, step_id=turn.turn_id, position=position)
         results = await work.execute(self._io, calls, self._driven.stop)
@@ -215,11 +211,8 @@ class Activity:
             state=await self._io.db(self._store.load_state, self._key),
             context=shown,
             stop=self._driven.stop,
-            turn_id=self._turn_id(self._turns + 1 if number is None else number),
+            turn_id=f"{self._run.run_id}:{self._turns + 1 if number is None else number}",
         )
-
-    def _turn_id(self, number: int) -> str:
-        return f"{self._run.run_id}:{number}"
 
     async def _slow(self, call: Any) -> Any:
         """A call that may ask a model for a summary."""

@@ -304,6 +304,11 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "settle_child": ("completed",),
     "submit_tool_result": ("call",),
 }
+OPTIONS: dict[str, dict[str, object]] = {
+    "get_event_texts": {"limit": 1},
+    "open_step": {"run_id": "r"},
+    "submit_tool_result": {"result": 1},
+}
 NOT_ABOUT_ONE_SESSION = {
     "ensure_session",
     "list_abandoned",
@@ -362,11 +367,7 @@ class TestOwnedStore:
         for name, arguments in OWNED_STORE_CALLS.items():
             if name.startswith("save_state"):
                 arguments = (before,)
-            options = {
-                "get_event_texts": {"limit": 1},
-                "open_step": {"run_id": "r"},
-                "submit_tool_result": {"result": 1},
-            }.get(name, {})
+            options = OPTIONS.get(name, {})
             with pytest.raises(SessionNotFound):
                 getattr(theirs, name)(session, *arguments, **options)
             assert store.load_state(session) == before, name
