@@ -44,6 +44,22 @@ def repairs(events: Iterable[LoggedEvent], waiting: Collection[str] = ()) -> lis
     return [repair for repair in book.close() if repair.message["tool_call_id"] not in waiting]
 
 
+def answered(events: Iterable[LoggedEvent]) -> set[str]:
+    """The ids of the calls that have a result which is no error, logged or in the transcript. An id that
+    comes again is the last call of it."""
+    found: set[str] = set()
+    for event in events:
+        data = event.data if isinstance(event.data, dict) else {}
+        if event.type in LOGGED_TYPES:
+            change = found.update if event.type == "tool_responded" else found.difference_update
+            change(call_id for call_id in (data.get("tool_call_id"),) if isinstance(call_id, str))
+        elif event.truncated_seq is None:
+            found.difference_update(call["id"] for call in calls_in(data))
+            if event.type == "tool_message" and not data.get("is_error"):
+                found.update(results_in(data))
+    return found
+
+
 class _Book:
     """Calls without a result so far. Providers may use an id again: results answer the earliest open call."""
 

@@ -66,6 +66,8 @@ REF_LOCATIONS: Final = ("local", "remote")
 SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
 CALL_KINDS: Final = ("client_tool", "approval")
 DELIVERIES: Final = ("steer", "queue")
+RECOVERIES: Final = ("wake", "fail")
+ENDINGS: Final = ("completed", "failed", "interrupted")
 SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
 RUN_OUTCOMES: Final = (*(status for status in RUN_STATUSES if status != "running"), "idle")
 
@@ -375,6 +377,18 @@ class Wake:
     prior_head: int
     """The number of the last event before it."""
     head_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What became of a run that its owner left running."""
+
+    ended: Run
+    """The run, closed."""
+    run: Run | None
+    """The run that goes on with it, if a model still owes an answer."""
+    status: str
+    """The session's status afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ class InputQuerySet(models.QuerySet["Input"]):
         return self.filter(PENDING)
 
     def unattended(self) -> Self:
-        """Pending in a session nobody drives, and that does not wait for a client. One that was stopped is
-        left alone until something new is admitted."""
+        """Pending in a session nobody drives, and that waits for neither a client nor a sub-session. One that
+        was stopped is left alone until something new is admitted."""
         expired = models.Q(session__lease_expires_at__isnull=True) | models.Q(
             session__lease_expires_at__lte=Now()
         )
@@ -27,7 +27,8 @@ class InputQuerySet(models.QuerySet["Input"]):
         fresh = models.Q(
             session__status__in=("interrupted", "paused"), created_at__gt=models.F("session__status_since")
         )
-        return self.pending().filter(expired, goes_on | fresh, session__awaiting_client=False)
+        answered = models.Q(session__awaiting_client=False, session__awaiting_children=False)
+        return self.pending().filter(expired, goes_on | fresh, answered)
 
     def in_order(self) -> Self:
         """As they were admitted."""

@@ -12,9 +12,8 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from helix_sessions.exceptions import Fenced, HelixSessionsError, InvalidInput, LeaseHeld, SessionNotFound
-from helix_sessions.runtime.drains import IDLE, Drain, Ended
+from helix_sessions.runtime.drains import IDLE, Drain, Ended, outcome_of
 from helix_sessions.runtime.keeper import Driven, keeper
-from helix_sessions.runtime.recovery import fail
 from helix_sessions.runtime.runner_context import Shown
 from helix_sessions.runtime.runner_io import IO, Inline, OnLoop, finished
 from helix_sessions.runtime.sweeps import Sweep, Unattended
@@ -154,8 +153,6 @@ class SessionRunner:
         token = _driving.set((*_driving.get(), driven.place))
         store = self.store.fenced(lease)
         try:
-            if flag is not None and await io.db(self.store.peek_interrupt_flag, key) == flag:
-                await io.db(store.clear_interrupt_flag, key)  # meant for somebody who was here before
             drain = Drain(
                 io,
                 store,
@@ -164,6 +161,7 @@ class SessionRunner:
                 turn_limit=self.turn_limit,
                 shown=self._shown,
                 closing=self._closing,
+                stale=flag,
             )
             ended = await drain.run(forced=forced)
         except Fenced:
@@ -268,9 +266,14 @@ class SessionRunner:
             lease = self.store.acquire_lease(session_id, self.owner, self.lease_ttl)
         except LeaseHeld:
             return IDLE
-        fail(self.store.fenced(lease), session_id)
-        self.store.release_lease(lease)
-        return outcome_of(self._last_run(session_id))
+        try:
+            recovery = self.store.fenced(lease).recover_run(session_id, "fail")
+        except BaseException:
+            self._hand_over(lease)
+            raise
+        with suppress(Fenced, SessionNotFound):
+            self.store.release_lease(lease)
+        return IDLE if recovery is None else outcome_of(recovery.ended)
 
 
 def _sync(store: SessionStore | AsyncSessionStore | None) -> SessionStore:
@@ -286,10 +289,3 @@ async def _joined(io: IO, other: Driven) -> RunOutcome | None:
         await io.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_LOOK / 10)
     return other.outcome
-
-
-def outcome_of(run: Run | None) -> RunOutcome:
-    """The outcome of a drain as its last run tells it."""
-    if run is None or run.status == "running":
-        return RunOutcome(kind="idle", run=run)
-    return RunOutcome(kind=run.status, run=run, output=run.output, error=run.error)

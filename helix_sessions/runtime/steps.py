@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from helix_sessions.exceptions import InvalidWrites, SessionBusy, StaleState
 from helix_sessions.store import SessionStore
 from helix_sessions.types import PendingCall, SessionState
+from helix_sessions.writes import apply_writes
 
 T = TypeVar("T")
 
@@ -21,26 +21,22 @@ def commit(
     *,
     step_id: str,
     run_id: str,
-    **changes: Any,
+    writes: Sequence[Any] = (),
 ) -> None:
-    """Append the messages and promote what the step staged, with a checkpoint."""
+    """Append the messages, apply the writes and promote what the step staged, with a checkpoint."""
 
-    def attempt(state: SessionState, **changes: Any) -> None:
+    def attempt(state: SessionState) -> None:
+        if writes:
+            state = replace(state, custom_state=apply_writes(state.custom_state, writes))
         store.save_state_and_promote_staging(
             session_id,
-            replace(state, step_count=state.step_count + 1, **changes),
+            replace(state, step_count=state.step_count + 1),
             messages,
             {"step_id": step_id, "run_id": run_id},
             expected_version=state.version,
         )
 
-    try:
-        on_present_state(store, session_id, partial(attempt, **changes))
-    except InvalidWrites:
-        # Writes that cannot be applied are not tried again; what was said and done is kept.
-        store.discard_staging(session_id, step_id)
-        on_present_state(store, session_id, attempt)
-        raise
+    on_present_state(store, session_id, attempt)
 
 
 def suspend(

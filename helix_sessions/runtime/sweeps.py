@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.store import SessionStore
+from helix_sessions.types import RECOVERIES
 
-POLICIES = ("wake", "fail", "leave")
+POLICIES = (*RECOVERIES, "leave")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

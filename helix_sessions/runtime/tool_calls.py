@@ -96,16 +96,14 @@ class ToolCalls:
             if isinstance(result, Exception):
                 raise result
             value = result if isinstance(result, ToolResult) else ToolResult(result)
-            documents.dump(value.content)
-            if value.writes:
-                parse_writes(value.writes)
-                self._store.stage_changes(self._turn.session_id, self._step_id, call["id"], value.writes)
-        except Fenced:
-            raise
+            writes = parse_writes(value.writes)
+            documents.dump([value.content, writes])
         except Exception as error:
             said = INTERRUPTED if isinstance(error, Stopped) else words(error)
             self._log("tool_error", call, {"error": said}, key=f"{self._key(call)}:settled")
             return tool_message(call, said, is_error=True)
+        if writes:
+            self._store.stage_changes(self._turn.session_id, self._step_id, call["id"], writes)
         self._log("tool_responded", call, {"result": value.content}, key=f"{self._key(call)}:settled")
         return tool_message(call, value.content)
 

@@ -47,6 +47,7 @@ from helix_sessions.types import (
     PendingCall,
     ProjectedMessage,
     PruneSummary,
+    Recovery,
     Resumption,
     RetentionPolicy,
     RotationSummary,
@@ -393,6 +394,28 @@ class AsyncSessionStore:
         expected_version: int | None = ...,
         run_id: str | None = ...,
     ) -> Resumption: ...
+    async def open_step(
+        self, session_id: str, step_id: str, message: Message, *, run_id: str, writes: Iterable[Any] = ...
+    ) -> AppendResult: ...
+    async def end_run(
+        self,
+        session_id: str,
+        run_id: str,
+        status: str,
+        *,
+        step_id: str | None = ...,
+        messages: Messages = ...,
+        writes: Iterable[Any] = ...,
+        discard: bool = ...,
+        step_count: int | None = ...,
+        output: JSON = ...,
+        error: str | None = ...,
+        failure_reason: str | None = ...,
+        usage: JSON = ...,
+    ) -> Run: ...
+    async def recover_run(
+        self, session_id: str, policy: str = ..., *, run_id: str | None = ...
+    ) -> Recovery | None: ...
     async def settle_child(
         self,
         child_id: str,

@@ -50,14 +50,14 @@ class Children(StoreBase):
         given = {"output": inputs.document(output), "error": inputs.string_document(error, "error")}
         version = inputs.expected_version(expected_version)
         with write_tree(self.using, self._lease) as tree:
-            parent, child = _lock_pair(tree, key, below, self._owner)
+            parent, child = lock_with_parent(tree, key, self._owner, below)
             check_version(child, version)
             ended_before = child.session.status in TERMINAL_STATUSES
             if not ended_before:
                 columns = {name: text for name, text in given.items() if text is not None}
                 statuses.enter(child, {"status": ending, **columns})
             if parent is not None:
-                _tell_parent(parent, outcome_of(child.session), anew=not ended_before)
+                tell_parent(parent, outcome_of(child.session), anew=not ended_before)
 
 
 def outcome_of(child: SessionRow) -> dict[str, Any]:
@@ -120,7 +120,13 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
     return [ref for key, ref in known.items() if key in wanted]
 
 
-def _lock_pair(tree: Tree, child_id: str, below: str | None, owner: Any) -> tuple[Work | None, Work]:
+def lock_with_parent(
+    tree: Tree, child_id: str, owner: Any, below: str | None = None
+) -> tuple[Work | None, Work]:
+    """Lock a session, read whole, and before it its parent, if it has one that is stored.
+
+    With `below`, a session that is no child of that one is unknown.
+    """
     named = read_row(tree.connection, child_id, ("parent_session_id",), owner).parent_session_id
     if below not in (None, named):
         raise SessionNotFound(f"There is no session {child_id!r} below {below!r}.")
@@ -134,7 +140,9 @@ def _lock_pair(tree: Tree, child_id: str, below: str | None, owner: Any) -> tupl
     return (parent if child.session.parent_session_id == named else None), child
 
 
-def _tell_parent(parent: Work, outcome: dict[str, Any], *, anew: bool) -> None:
+def tell_parent(parent: Work, outcome: dict[str, Any], *, anew: bool = False) -> None:
+    """Let the locked parent know how its child ended, and wait for it no longer. What it knows it is not told
+    again, unless the child ended `anew`."""
     key = outcome["sub_session_id"]
     known = {
         ref.sub_session_id: ref

@@ -28,6 +28,8 @@ _CHANGES_AT_ONCE = 24
 def all_of(work: "Work") -> str | None:
     """Flush a write that was decided under the lock; the row's new mark, if the engine tells it unasked."""
     connection = work.connection
+    if work.ahead:
+        execute_all(connection, work.ahead)
     if connection.vendor == "postgresql" and known_rows.are_kept(connection):
         return in_one_statement(work)
     table_by_table(work)
@@ -71,6 +73,8 @@ def if_unchanged(work: "Work", mark: str) -> str | None:
     Returns the row's new mark, or `None` when nothing was written: the row has changed, or the write is
     not of the plain kind this is made for.
     """
+    if work.ahead:
+        return None
     if work.connection.vendor == "postgresql":
         return _if_unchanged_on_postgresql(work, mark)
     return _if_unchanged_on_sqlite(work, mark)

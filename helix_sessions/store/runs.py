@@ -130,8 +130,9 @@ def start(work: Work, run_id: str, metadata: str) -> Run:
     return run
 
 
-def advance(work: Work, run: Run, changes: dict[str, Any]) -> Run:
-    """Change a run of the locked session; a status other than `running` ends it."""
+def advance(work: Work, run: Run, changes: dict[str, Any], *, makes_room: bool = False) -> Run:
+    """Change a run of the locked session; a status other than `running` ends it. `makes_room`: the same write
+    starts the next one."""
     status = changes["status"]
     if status == "running":
         if run.status != "running":
@@ -142,7 +143,8 @@ def advance(work: Work, run: Run, changes: dict[str, Any]) -> Run:
         if run.status == "running":
             changes = {**changes, "end_sequence": seq, "ended_at": work.now}
             work.change(run_id=None)
-    work.update(models.Run, {"run_id": run.run_id}, **changes)
+    update = work.update_first if makes_room else work.update
+    update(models.Run, {"run_id": run.run_id}, **changes)
     read = {name: documents.load(text) for name in _DOCUMENTS if (text := changes.get(name)) is not None}
     return replace(run, **{**changes, **read})
 

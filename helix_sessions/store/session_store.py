@@ -1,4 +1,5 @@
 from helix_sessions.store import outages, tracing
+from helix_sessions.store.activities import Activities
 from helix_sessions.store.audits import Audits
 from helix_sessions.store.checkpoints import Checkpoints
 from helix_sessions.store.children import Children
@@ -18,6 +19,7 @@ from helix_sessions.store.leases import Leases
 from helix_sessions.store.links import Links
 from helix_sessions.store.messages import Messages
 from helix_sessions.store.notes import Notes
+from helix_sessions.store.recoveries import Recoveries
 from helix_sessions.store.resumes import Resumes
 from helix_sessions.store.retention import Retention
 from helix_sessions.store.rewinds import Rewinds
@@ -50,6 +52,8 @@ class SessionStore(
     Turns,
     Suspensions,
     Resumes,
+    Activities,
+    Recoveries,
     Children,
     Links,
     Rewinds,

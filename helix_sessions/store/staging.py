@@ -29,25 +29,10 @@ class Staging(StoreBase):
         in their old place."""
         step = inputs.identifier(step_id, "step_id")
         call = inputs.identifier(tool_call_id, "tool_call_id")
-        parsed = parse_writes(writes)
-        text = documents.dump(parsed)
+        text = documents.dump(parse_writes(writes))
         with self._write(session_id) as work:
             work.versioned = False
-            rows = models.StagedChange.objects.using(self.using).filter(session_id=work.session.session_id)
-            if rows.filter(step_id=step, tool_call_id=call).exists():
-                key = {"step_id": step, "tool_call_id": call}
-                work.update(models.StagedChange, key, writes=text, staged_at=work.now)
-            else:
-                last = rows.aggregate(last=Max("place"))["last"]
-                work.insert(
-                    models.StagedChange,
-                    step_id=step,
-                    tool_call_id=call,
-                    place=0 if last is None else last + 1,
-                    writes=text,
-                    staged_at=work.now,
-                )
-                work.change(staged_count=work.session.staged_count + 1)
+            stage(work, step, call, text)
         return StagedChange(step_id=step, tool_call_id=call, writes=documents.load(text), staged_at=work.now)
 
     def get_staged_changes(self, session_id: str, step_id: str | None = None) -> list[StagedChange]:
@@ -147,6 +132,22 @@ class Staging(StoreBase):
         return removed
 
 
+def stage(work: Work, step_id: str, tool_call_id: str, writes: str) -> None:
+    """Keep the text of writes for the commit of their step."""
+    session = work.session
+    key = {"step_id": step_id, "tool_call_id": tool_call_id}
+    last = None
+    if session.staged_count:
+        rows = models.StagedChange.objects.using(work.connection.alias).filter(session_id=session.session_id)
+        if rows.filter(**key).exists():
+            work.update(models.StagedChange, key, writes=writes, staged_at=work.now)
+            return
+        last = rows.aggregate(last=Max("place"))["last"]
+    place = 0 if last is None else last + 1
+    work.insert(models.StagedChange, **key, place=place, writes=writes, staged_at=work.now)
+    work.change(staged_count=session.staged_count + 1)
+
+
 def staged(using: str, session_id: str, step_id: str | None = None) -> list[StagedChange]:
     """What is staged, in the order it will be applied."""
     rows = models.StagedChange.objects.using(using).filter(session_id=session_id)
@@ -171,10 +172,15 @@ def promote(
     for change in changes:
         custom = apply_writes(custom, change.writes)
     if changes:
-        calls = [{"step_id": change.step_id, "tool_call_id": change.tool_call_id} for change in changes]
-        work.event("staging_promoted", {"step_id": step_id, "changes": calls})
+        tell(work, step_id, changes)
         _forget_step(work, step_id, len(changes))
     return custom, changes
+
+
+def tell(work: Work, step_id: str | None, changes: Iterable[StagedChange]) -> None:
+    """Log that what was staged is in the state now."""
+    calls = [{"step_id": change.step_id, "tool_call_id": change.tool_call_id} for change in changes]
+    work.event("staging_promoted", {"step_id": step_id, "changes": calls})
 
 
 def discard(work: Work) -> bool:
@@ -182,6 +188,12 @@ def discard(work: Work) -> bool:
     count = work.session.staged_count
     _forget(work, count)
     return bool(count)
+
+
+def discard_step(work: Work, step_id: str) -> None:
+    """Forget what a step of the locked session staged."""
+    if work.session.staged_count:
+        _forget_step(work, step_id, len(staged(work.connection.alias, work.session.session_id, step_id)))
 
 
 def _forget_step(work: Work, step_id: str | None, count: int) -> None:

@@ -75,12 +75,7 @@ class Turns(StoreBase):
                 raise RunInProgress(f"Run {session.run_id!r} is running.")
             _refuse_while_waiting(work)
             custom = snapshots.read(work.connection, key, session.state_base, session.state_number)
-            if session.status == "active":
-                work.change(**dict.fromkeys(statuses.CLEARED_ON_ACTIVE))
-            else:
-                statuses.enter(work, {"status": "active"})
-            work.change(step_count=0, output=None, suspended_step_id=None, suspension_context=None)
-            run = _open(work, said, run_id)
+            run = go_on(work, said, run_id)
         return Turn(state=frames.state_of(work.session, custom), run=run)
 
     def _create(
@@ -113,25 +108,43 @@ class Turns(StoreBase):
         return Turn(state=frames.state_of(work.session, custom), run=run)
 
 
+def go_on(work: Work, said: tuple[str, str] | None, run_id: str, metadata: str = "{}") -> Run:
+    """Continue the locked session with a new run."""
+    if work.session.status == "active":
+        work.change(**dict.fromkeys(statuses.CLEARED_ON_ACTIVE))
+    else:
+        statuses.enter(work, {"status": "active"})
+    work.change(step_count=0, output=None, suspended_step_id=None, suspension_context=None)
+    return _open(work, said, run_id, metadata)
+
+
 def heal(work: Work) -> None:
     """Give the locked session's open calls an error for a result, in the order they were made."""
     for call in open_calls.read(work.session.open_calls):
         work.message("tool", documents.write(open_calls.error_result(call)))
 
 
-def _open(work: Work, said: tuple[str, str] | None, run_id: str) -> Run:
+def _open(work: Work, said: tuple[str, str] | None, run_id: str, metadata: str = "{}") -> Run:
     heal(work)
     if said is not None:
         work.message(*said)
-    return runs.start(work, run_id, "{}")
+    return runs.start(work, run_id, metadata)
+
+
+def is_waiting(work: Work) -> bool:
+    """Whether the locked session waits for answers, or has some that nobody consumed yet."""
+    session = work.session
+    return bool(
+        pending.read(session.pending_client_tool_calls) or waits.read(session.suspended_awaiting_children)
+    )
 
 
 def _refuse_while_waiting(work: Work) -> None:
     """A session that waits, or has answers nobody consumed yet, is resumed."""
+    if not is_waiting(work):
+        return
     calls = pending.read(work.session.pending_client_tool_calls)
     awaited = waits.read(work.session.suspended_awaiting_children)
-    if not calls and not awaited:
-        return
     call_ids, children = pending.ids(pending.unanswered(calls)), waits.waiting(awaited)
     if call_ids or children:
         raise StillWaiting(tool_call_ids=call_ids, sub_session_ids=children)

@@ -214,6 +214,8 @@ class Work:
         self.replacing: set[type[models.Model]] = set()
         """The tables whose new rows take the place of others."""
         self.statements: list[tuple[str, list[Any]]] = []
+        self.ahead: list[tuple[str, list[Any]]] = []
+        """Statements that make room for new rows."""
         self.mark: str | None = None
         """What the row is known by as this write left it."""
 
@@ -235,10 +237,19 @@ class Work:
 
     def update(self, model: type[models.Model], key: dict[str, Any], /, **values: Any) -> None:
         """Change one row of the session in another table."""
+        self.statements.append(self._update(model, key, values))
+
+    def update_first(self, model: type[models.Model], key: dict[str, Any], /, **values: Any) -> None:
+        """`update`, before any row is added: for what a new row would collide with."""
+        self.ahead.append(self._update(model, key, values))
+
+    def _update(
+        self, model: type[models.Model], key: dict[str, Any], values: dict[str, Any]
+    ) -> tuple[str, list[Any]]:
         keys = {"session_id": self.session.session_id, **key}
         sql = update_sql(model, tuple(values), tuple(keys))
         encode = table(model).encoder(self.connection.vendor, (*values, *keys))
-        self.statements.append((sql, encode([*values.values(), *keys.values()])))
+        return sql, encode([*values.values(), *keys.values()])
 
     def delete(self, model: type[models.Model], condition: str = "", params: Sequence[Any] = ()) -> None:
         """Remove rows of the session from another table; `condition` is SQL about them."""

@@ -1,6 +1,6 @@
 """Recovery of a session whose worker died: its run is closed, its open tool calls are failed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from helix_sessions import documents
@@ -35,21 +35,23 @@ class Wakes(StoreBase):
         """
         with self._write(session_id, columns=_COLUMNS) as work:
             prior_head: int = work.session.head_seq
-            _repair_calls(work)
+            repair_calls(work, recent_events(work))
             _close_run(work)
             work.versioned = work.session.head_seq > prior_head
             work.event("session_woken", {"prior_head": prior_head})
         return Wake(prior_head=prior_head, head_seq=work.session.head_seq)
 
 
-def _repair_calls(work: Work) -> None:
+def repair_calls(work: Work, events: Iterable[LoggedEvent]) -> bool:
+    """Give each call of the locked session that nobody will answer a result; whether there was one."""
     waiting = {
         call_id
         for text in (work.session.pending_client_tool_calls, work.session.suspended_awaiting_children)
         if text is not None
         for call_id in documents.load(text)
     }
-    for repair in repairs(_recent_events(work), waiting):
+    found = repairs(events, waiting)
+    for repair in found:
         message = repair.message
         if repair.is_new:
             work.event(
@@ -61,6 +63,7 @@ def _repair_calls(work: Work) -> None:
                 },
             )
         work.message("tool", documents.write(message))
+    return bool(found)
 
 
 def _close_run(work: Work) -> None:
@@ -69,7 +72,8 @@ def _close_run(work: Work) -> None:
         runs.advance(work, run, {"status": "interrupted"})
 
 
-def _recent_events(work: Work) -> Iterator[LoggedEvent]:
+def recent_events(work: Work) -> Iterator[LoggedEvent]:
+    """What the end of the locked session's log says of messages and tools."""
     session, vendor = work.session, work.connection.vendor
     first = max(0, session.head_seq - EVENTS_LOOKED_AT)
     if session.message_count > MESSAGES_LOOKED_AT:

@@ -251,6 +251,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "create_run": (),
     "detach": (),
     "discard_staging": (),
+    "end_run": ("r", "completed"),
     "emit_event": ("note",),
     "get_checkpoint": ("c",),
     "get_current_run": (),
@@ -276,6 +277,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "load_state": (),
     "merge_custom_state": ([],),
     "patch_metadata": ({"a": 1},),
+    "open_step": ("step", {"role": "assistant", "content": "x"}),
     "peek_interrupt_flag": (),
     "promote_staging": ("step",),
     "publish_fragment": ("hel",),
@@ -300,12 +302,18 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "list_compactions": (),
     "move_session": ("there",),
     "reconcile_context": ([],),
+    "recover_run": (),
     "begin_turn": (),
     "resume": (),
     "rewind": (),
     "set_expiry": (None,),
     "settle_child": ("completed",),
     "submit_tool_result": ("call",),
+}
+OPTIONS: dict[str, dict[str, object]] = {
+    "get_event_texts": {"limit": 1},
+    "open_step": {"run_id": "r"},
+    "submit_tool_result": {"result": 1},
 }
 NOT_ABOUT_ONE_SESSION = {
     "ensure_session",
@@ -365,7 +373,7 @@ class TestOwnedStore:
         for name, arguments in OWNED_STORE_CALLS.items():
             if name.startswith("save_state"):
                 arguments = (before,)
-            options = {"get_event_texts": {"limit": 1}, "submit_tool_result": {"result": 1}}.get(name, {})
+            options = OPTIONS.get(name, {})
             with pytest.raises(SessionNotFound):
                 getattr(theirs, name)(session, *arguments, **options)
             assert store.load_state(session) == before, name

@@ -9,6 +9,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import CheckpointMeta
 
 LARGE = "x" * 20_000
+SET = [{"op": "set", "path": ["a"], "value": 1}]
 
 
 def each_call(
@@ -36,10 +37,17 @@ def prepare(store: SessionStore, call: str = "", *, large: bool = False) -> None
     for number in range(2):
         writes = [{"op": "append", "path": ["items"], "values": [number]}]
         store.stage_changes("s", "step", f"call {number}", writes)
-    store.set_interrupt_flag("s", "reason")
+    if call != "recover_run":
+        store.set_interrupt_flag("s", "reason")
+    told = {"tool_call_id": "call 0", "tool_name": "look"}
+    if call.startswith("recover_run"):
+        store.emit_event("s", "tool_called", told)
+        store.emit_event("s", "tool_responded", {**told, "result": 1})
+        store.emit_event("s", "tool_called", {**told, "tool_call_id": "call 1"})
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "agent"}])
     store.create_session("child", agent_type="agent", parent_session_id="s")
     store.append_messages("child", [{"role": "user", "content": "hello"}])
+    store.create_run("child", run_id="below")
     store.emit_event("s", "llm_requested", {"n": 1}, idempotency_key="key")
 
 
@@ -78,6 +86,16 @@ CALLS: dict[str, Callable[[SessionStore], Any]] = {
     "create_run": lambda store: store.create_run("s", run_id="new"),
     "update_run_status": lambda store: store.update_run_status("s", "r", "completed", output=1, step_count=2),
     "update_run_status, running": lambda store: store.update_run_status("s", "r", "running", step_count=2),
+    "open_step": lambda store: store.open_step(
+        "s", "next", {"role": "assistant", "content": "a"}, run_id="r", writes=SET
+    ),
+    "end_run": lambda store: store.end_run("s", "r", "interrupted"),
+    "end_run, of a child": lambda store: store.end_run("child", "below", "completed", output=1),
+    "end_run, with a step": lambda store: store.end_run(
+        "s", "r", "completed", step_id="step", messages=[{"role": "assistant", "content": "a"}], writes=SET
+    ),
+    "recover_run": lambda store: store.recover_run("s", run_id="next"),
+    "recover_run, fail": lambda store: store.recover_run("s", "fail"),
     "create_checkpoint": lambda store: store.create_checkpoint("s", {"checkpoint_id": "d"}),
     "stage_changes": lambda store: store.stage_changes("s", "step", "new", []),
     "stage_changes, again": lambda store: store.stage_changes("s", "step", "call 0", []),

@@ -297,6 +297,7 @@ class TestFailures:
             TurnOutcome("x", usage={1, 2}),
             TurnOutcome("x", error=cast(Any, ValueError("x"))),
             TurnOutcome("x", writes=[{"op": "fly"}]),
+            TurnOutcome("x", writes=[{"op": "set", "path": ["n"], "value": float("nan")}]),
             TurnOutcome("x", writes=[{"op": "append", "path": ["text"], "values": [1]}]),
         ],
     )
@@ -503,6 +504,22 @@ class TestSuspension:
         store.submit_tool_result(session, "call-1", approved=True)
         SessionRunner(agent).run(session)
         assert store.load_state(session).custom_state == {"paid": True}
+
+    def test_the_writes_of_an_approved_call_that_cannot_be_applied(
+        self, store: SessionStore, session: str
+    ) -> None:
+        """The run fails; what the tool said is kept."""
+        writes = [{"op": "append", "path": ["text"], "values": [1]}]
+        agent = ScriptedAgent([calls("pay")], tools={"pay": lambda a, t: ToolResult("paid", writes)})
+        agent.approval_tools = ["pay"]
+        store.merge_custom_state(session, [{"op": "set", "path": ["text"], "value": "x"}])
+        SessionRunner(agent).run(session)
+        store.submit_tool_result(session, "call-1", approved=True)
+        assert SessionRunner(agent).run(session).kind == "failed"
+        assert said(store, session)[-1] == ("tool", "paid")
+        assert store.load_state(session).custom_state == {"text": "x"}
+        assert not store.has_staged_changes(session)
+        whole(store, session)
 
     def test_the_suspended_kinds_of_others(self, store: SessionStore, session: str) -> None:
         runner = SessionRunner(ScriptedAgent(["again"]))

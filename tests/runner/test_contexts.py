@@ -110,6 +110,19 @@ class TestSources:
         assert roles == ["assistant", "tool", "system", "assistant"]
         assert agent.turns[1].context.messages[-1]["content"] == "day was 1 and is 2."
 
+    def test_a_source_that_is_unavailable_when_a_session_goes_on(
+        self, store: SessionStore, session: str
+    ) -> None:
+        """The run fails, and is not left running with nobody who drives it."""
+        agent = ScriptedAgent([calls("ask")], client_tools=["ask"])
+        SessionRunner(agent).run(session)
+        store.submit_tool_result(session, "call-1", result="yes")
+        outcome = SessionRunner(agent, sources=[Said("day")]).run(session)
+        assert outcome.kind == "failed"
+        assert "day" in (outcome.error or "")
+        assert store.get_current_run(session) is None
+        assert store.load_state(session).failure_reason == "context_unavailable"
+
     def test_a_moved_session_is_driven_by_nobody_else(self, store: SessionStore, session: str) -> None:
         lease = store.acquire_lease(session, "old", 60)
         store.move_session(session, "elsewhere")

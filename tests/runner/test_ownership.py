@@ -226,12 +226,12 @@ class TestInterrupt:
             return TurnOutcome("last words")
 
         agent = ScriptedAgent([stop_after])
-        commit = SessionStore.update_run_status
+        end = SessionStore.end_run
 
         class Meddling(SessionStore):
-            def update_run_status(self, *args: Any, **options: Any) -> Any:
+            def end_run(self, *args: Any, **options: Any) -> Any:
                 store.set_interrupt_flag(session)
-                return commit(self, *args, **options)
+                return end(self, *args, **options)
 
         outcome = SessionRunner(agent, store=Meddling()).wake(session)
         assert outcome.kind == "completed"

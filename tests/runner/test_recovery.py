@@ -10,6 +10,7 @@ from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from tests.contract.sources import Said
 from tests.parallel import Worker
 from tests.runner.test_activities import said, whole
 
@@ -108,6 +109,61 @@ class TestSweep:
         assert (state.status, state.failure_reason) == ("failed", "owner_lost")
         assert [run.status for run in store.list_runs(session).items] == ["failed"]
         assert agent.turns == []
+        whole(store, session)
+
+    def test_a_run_that_nothing_was_said_in_yet(self, store: SessionStore, session: str) -> None:
+        """Somebody asked for it, and that is not forgotten, whatever the transcript ends with."""
+        SessionRunner(ScriptedAgent(["first"])).run(session)
+        store.fenced(store.acquire_lease(session, "dead", 0)).begin_turn(session)
+        agent = ScriptedAgent(["second"])
+        assert SessionRunner(agent).sweep() == 1
+        assert said(store, session) == [("assistant", "first"), ("assistant", "second")]
+        whole(store, session)
+
+    def test_a_run_whose_input_was_not_promoted_yet(self, store: SessionStore, session: str) -> None:
+        """A queued input opens its own activity, once, and nothing is asked before it."""
+        store.admit_input(session, "hello", delivery="queue")
+        store.fenced(store.acquire_lease(session, "dead", 0)).begin_turn(session)
+        agent = ScriptedAgent()
+        SessionRunner(agent).sweep()
+        assert said(store, session) == [("user", "hello"), ("assistant", "hello")]
+        assert [run.status for run in store.list_runs(session).items] == ["completed", "interrupted"]
+
+    def test_a_request_to_stop_that_the_owner_did_not_live_to_see(
+        self, store: SessionStore, session: str
+    ) -> None:
+        die(store, session)
+        store.admit_input(session, "more", delivery="queue")
+        store.set_interrupt_flag(session, "enough")
+        agent = ScriptedAgent()
+        assert SessionRunner(agent).sweep() == 1
+        assert SessionRunner(agent).sweep() == 0
+        assert agent.turns == []
+        state = store.load_state(session)
+        assert (state.status, state.interrupt_context) == ("interrupted", {"reason": "enough"})
+        whole(store, session)
+        assert SessionRunner(agent).run(session).kind == "completed"
+        assert store.list_inputs(session) == []
+
+    def test_whoever_asks_for_a_run_gets_one_all_the_same(self, store: SessionStore, session: str) -> None:
+        die(store, session)
+        store.set_interrupt_flag(session, "enough")
+        assert SessionRunner(ScriptedAgent(["on"])).run(session).kind == "completed"
+        assert said(store, session)[-1] == ("assistant", "on")
+        whole(store, session)
+
+    def test_the_context_is_told_before_it_goes_on(self, store: SessionStore, session: str) -> None:
+        die(store, session)
+        source, agent = Said("day"), ScriptedAgent()
+        assert SessionRunner(agent, sources=[source]).sweep() == 1
+        assert agent.turns == []
+        state = store.load_state(session)
+        assert (state.status, state.failure_reason) == ("failed", "context_unavailable")
+        whole(store, session)
+        die(store, session)
+        source.value = 1
+        SessionRunner(agent, sources=[source]).sweep()
+        assert agent.turns[0].context.baseline == "day is 1."
         whole(store, session)
 
     def test_leave(self, store: SessionStore, session: str, settings: Any) -> None:
