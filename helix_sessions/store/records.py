@@ -14,7 +14,6 @@ from django.db import models
 from helix_sessions import documents
 from helix_sessions.exceptions import InvalidExport
 from helix_sessions.models.fields import DocumentField
-from helix_sessions.store import inputs
 from helix_sessions.store.belongings import every_table, kind_of
 from helix_sessions.store.tables import table
 

@@ -333,8 +333,13 @@ class TestClone:
         store.truncate_messages(source, 1)
         store.append_messages(source, [again])
         store.create_checkpoint(source, {"checkpoint_id": "third"})
-        lines = {"first": [USER, ASSISTANT], "second": [USER, ASSISTANT] * 2, "third": [USER, again]}
-        for name, said in {**lines, None: [USER, again]}.items():
+        lines = [
+            ("first", [USER, ASSISTANT]),
+            ("second", [USER, ASSISTANT] * 2),
+            ("third", [USER, again]),
+            (None, [USER, again]),
+        ]
+        for name, said in lines:
             store.clone_session(source, f"branch {name}", checkpoint_id=name)
             assert store.get_messages(f"branch {name}").messages == said
             assert_invariants(f"branch {name}")

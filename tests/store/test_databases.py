@@ -110,7 +110,9 @@ def drive(store: SessionStore) -> None:
     assert (outcome.kind, store.get_message_count("driven")) == ("completed", 4), outcome
     runtime = SessionRuntime(store)
     runtime.create(AgentDefinition("writer"), session_id="acted")
-    assert runtime.execute("acted", SendMessage("hello", Speaker())).state.execution.status == "completed"
+    execution = runtime.execute("acted", SendMessage("hello", Speaker())).state.execution
+    assert execution is not None
+    assert execution.status == "completed"
     runtime.execute("acted", ForkSession("forked"))
     assert len(runtime.get_session("forked").state.messages) == 4
     with store.subscribe("driven", after=0) as events:
