@@ -1,12 +1,15 @@
 """Many processes at one inbox: each input is admitted once, promoted once, and driven by one owner."""
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from helix_sessions.exceptions import Fenced, InputConflict, LeaseHeld
 from helix_sessions.store import SessionStore
 from tests.invariants import assert_invariants
+from tests.parallel import run_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,7 +73,41 @@ def test_processes_promote_each_input_once_and_in_order(store: SessionStore, run
     assert_invariants("s")
 
 
-def test_one_owner_wins_the_lease(store: SessionStore, run_threads) -> None:
+class Meanwhile(SessionStore):
+    """Lets somebody else do something between the look at the inbox and the transaction of each input."""
+
+    def __init__(self, others: dict[str, Callable[[], Any]]) -> None:
+        super().__init__()
+        self.others = others
+
+    def _promote(self, key: str, input_id: str, *arguments: Any) -> Any:
+        if input_id in self.others:
+            run_threads(1, lambda _: self.others[input_id]())
+        return super()._promote(key, input_id, *arguments)
+
+
+def test_an_input_that_is_delivered_otherwise_meanwhile_is_promoted_as_that(store: SessionStore) -> None:
+    """Whoever asks for steers gets none that somebody has put into the queue by then, and the other way."""
+    store.create_session("s", agent_type="writer")
+    for name, delivery in (("q1", "queue"), ("q2", "queue"), ("s1", "steer"), ("s2", "steer")):
+        store.admit_input("s", name, input_id=name, delivery=delivery)
+    looked = Meanwhile(
+        {
+            "q1": lambda: store.set_delivery("s", "q1", "steer"),
+            "s1": lambda: store.set_delivery("s", "s1", "queue"),
+            "s2": lambda: store.cancel_input("s", "s2"),
+        }
+    )
+    assert [receipt.input_id for receipt in looked.promote_inputs("s", "queue")] == ["q2"]
+    assert [(receipt.input_id, receipt.delivery) for receipt in store.list_inputs("s")] == [
+        ("q1", "steer"),
+        ("s1", "queue"),
+    ]
+    assert [receipt.input_id for receipt in store.promote_inputs("s", "queue")] == ["s1", "q1"]
+    assert_invariants("s")
+
+
+def test_one_owner_wins_the_lease(store: SessionStore) -> None:
     store.create_session("s", agent_type="writer")
     outcomes = run_threads(8, lambda index: SessionStore().acquire_lease("s", f"owner-{index}", 30))
     leases = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
@@ -78,7 +115,7 @@ def test_one_owner_wins_the_lease(store: SessionStore, run_threads) -> None:
     assert all(isinstance(outcome, LeaseHeld) for outcome in outcomes if outcome not in leases)
 
 
-def test_owners_that_lose_their_lease_write_nothing_after_the_next(store: SessionStore, run_threads) -> None:
+def test_owners_that_lose_their_lease_write_nothing_after_the_next(store: SessionStore) -> None:
     """Leases that are over at once: owners push each other out all the time, and write all the time."""
     store.create_session("s", agent_type="writer")
     together = threading.Barrier(4, timeout=60)
