@@ -72,7 +72,8 @@ def assert_invariants(session_id: str) -> None:
 def assert_healthy(*session_ids: str) -> None:
     """The doctor finds nothing wrong; also where the log begins later, because it was archived."""
     found = SessionStore().examine_sessions(session_ids=session_ids, deep=True)
-    assert not [finding for finding in found if finding.severity == "error"]
+    wrong = [finding for finding in found if finding.severity == "error"]
+    assert not wrong, wrong
 
 
 def _assert_log(session: Session) -> dict[int, str]:

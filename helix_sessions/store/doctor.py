@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -132,6 +132,7 @@ class DocumentCheck:
     code: str
     look: Callable[[BaseDatabaseWrapper, Scope], Iterator[tuple[str, str]]]
     mend: Callable[[BaseDatabaseWrapper, str], None] | None = None
+    severity: Literal["error", "warning"] = "error"
 
 
 Check = Invariant | DocumentCheck
@@ -142,7 +143,11 @@ def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> 
     if isinstance(check, DocumentCheck):
         for session_id, detail in check.look(connection, scope):
             yield Finding(
-                code=check.code, session_id=session_id, detail=detail, repairable=check.mend is not None
+                code=check.code,
+                session_id=session_id,
+                detail=detail,
+                severity=check.severity,
+                repairable=check.mend is not None,
             )
         return
     params: list[str] = []
@@ -279,7 +284,7 @@ def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> boo
 
 _DOCUMENT_CHECKS = (
     DocumentCheck(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
-    DocumentCheck(code="ownership_dangling", look=_look_for_owners),
+    DocumentCheck(code="ownership_dangling", look=_look_for_owners, severity="warning"),
 )
 _DEEP_CHECKS = (
     DocumentCheck(code="state_digest", look=_look_for_states),

@@ -1,5 +1,6 @@
 """The doctor: each invariant broken by hand is found, and put right where nothing has to be guessed."""
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -68,7 +69,7 @@ FOR_A_PERSON = {
     "state_digest": f"UPDATE {P}_session SET state_digest = 'other' {S}",
     "content_unreadable": f"UPDATE {P}_session SET output = ' \"1.lost.AAAA\"' {S}",
 }
-WARNINGS = {"archived_events_left", "run_without_event", "ref_without_session"}
+WARNINGS = {"archived_events_left", "run_without_event", "ref_without_session", "ownership_dangling"}
 
 
 @pytest.fixture
@@ -117,6 +118,23 @@ def test_whether_it_waits_is_put_right(session: str, store: SessionStore, change
     break_rows(f"UPDATE {P}_session SET {change} {S}")
     assert found(store, repair=True)["awaiting_client"].repaired
     assert found(store) == {}
+
+
+@pytest.mark.django_db
+def test_a_child_that_was_deleted_leaves_a_tree_that_can_be_moved(store: SessionStore) -> None:
+    """The root remembers whose a call was; that the owner is gone is no damage."""
+    store.create_session("root", agent_type="a")
+    store.create_session("child", agent_type="a", parent_session_id="root")
+    run = store.create_run("child")
+    asked = {"tool_call_id": "c", "tool_name": "t", "arguments": {}}
+    state = store.load_state("child")
+    store.suspend("child", "client_tool", state=state, run_id=run.run_id, pending_calls=[asked])
+    store.delete_session("child")
+
+    assert {finding.severity for finding in store.examine_sessions()} == {"warning"}
+    file = io.StringIO()
+    store.export_sessions(file)
+    assert store.import_sessions(io.StringIO(file.getvalue()), on_collision="renew").sessions == 1
 
 
 @pytest.mark.django_db
