@@ -161,6 +161,8 @@ class Channel:
                 failures = 0
             except Exception as error:
                 failures = 1 if self.listening else failures + 1
+                if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                    failures = len(_RETRY)
                 self._lost(error)
                 sleep(_RETRY[min(failures, len(_RETRY)) - 1])
             with self._lock:
@@ -245,11 +247,14 @@ class Channel:
                 self._hub.poke(self.alias, payload)
 
     def _lost(self, error: Exception) -> None:
-        logger.warning(
-            "The connection for live events of %r was lost (%s); readers poll.",
-            self.alias,
-            type(error).__name__,
-        )
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            logger.info("Nobody can listen on %r, which is a standby; readers poll.", self.alias)
+        else:
+            logger.warning(
+                "The connection for live events of %r was lost (%s); readers poll.",
+                self.alias,
+                type(error).__name__,
+            )
         self._fragments.clear()
         if self.listening:
             self.listening = False
