@@ -1,4 +1,4 @@
-# make run: the demo on loopback. make test: every check, and every test on SQLite and on PostgreSQL.
+# make run: the demo on loopback. make test: every check, and every promise on SQLite and on PostgreSQL.
 
 PYTHON ?= python3
 PORT ?= 8000
@@ -8,17 +8,18 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml requirements.txt
 
-.PHONY: help run test lint format matrix torture bench bench-quick clean
+.PHONY: help run test test-all lint format matrix torture bench bench-quick clean
 
 help:
-	@echo "make run     the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
-	@echo "make test    lint, types, migrations, and every test on SQLite and on PostgreSQL"
-	@echo "make lint    the checks of make test without the tests"
-	@echo "make format  let ruff rewrite what it can"
-	@echo "make matrix  the tests on every supported Django and Python found here"
-	@echo "make torture the long campaigns against the promises, ARGS=\"kills --seconds 600 --seed 7\" for some"
-	@echo "make bench   against hand-written SQL and other products (make bench-quick: five minutes)"
-	@echo "make clean   remove the virtual environment, the demo's data and all caches"
+	@echo "make run      the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
+	@echo "make test     lint, types, migrations, and every promise on SQLite and on PostgreSQL"
+	@echo "make test-all what is long: fuzz, campaigns, browsers, the contract encrypted, and make matrix"
+	@echo "make lint     the checks of make test without the tests"
+	@echo "make format   let ruff rewrite what it can"
+	@echo "make matrix   the contract and the doors on every other supported Django and Python found here"
+	@echo "make torture  the long campaigns against the promises, ARGS=\"kills --seconds 600 --seed 7\" for some"
+	@echo "make bench    against hand-written SQL and other products (make bench-quick: five minutes)"
+	@echo "make clean    remove the virtual environment, the demo's data and all caches"
 
 run: $(VENV)/run.stamp
 	$(BIN)/python manage.py migrate --verbosity 0
@@ -30,8 +31,13 @@ run: $(VENV)/run.stamp
 	@exec $(BIN)/python -m uvicorn project.asgi:application --host 127.0.0.1 --port $(PORT) \
 		--lifespan off --timeout-graceful-shutdown 3
 
-test: lint
-	$(BIN)/python -m tests.run
+test: $(VENV)/test.stamp
+	$(BIN)/python -m tests.run -q --beside "$(MAKE) --no-print-directory lint"
+
+test-all: $(VENV)/test.stamp
+	$(BIN)/python -m tests.run -q --long
+	HELIX_TEST_ENCRYPTION=1 $(BIN)/python -m tests.run -q tests/contract
+	$(MAKE) --no-print-directory matrix
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
