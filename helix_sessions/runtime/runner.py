@@ -237,10 +237,9 @@ class SessionRunner:
             return IDLE
 
     def _forget_request(self, session_id: str) -> None:
-        """Take back a request that nobody saw before they ended. A run whose owner is gone is still to stop."""
-        if self.store.peek_interrupt_flag(session_id) is None:
-            return
-        if self.store.get_current_run(session_id) is None:
+        """It ended before it saw the request. A run whose owner is gone is still to stop."""
+        seen = self.store.peek_interrupt_flag(session_id) is None
+        if not seen and self.store.get_current_run(session_id) is None:
             self.store.clear_interrupt_flag(session_id)
 
     async def _is_driven(self, io: IO, session_id: str, here: Driven | None, before: Lease | None) -> bool:
