@@ -227,13 +227,18 @@ class SessionRunner:
                     return RunOutcome(kind="interrupted", run=run, error="It has not stopped in time.")
                 await io.sleep(pause)
                 pause = min(pause * 1.5, _LONGEST_LOOK)
-            if await io.db(self.store.peek_interrupt_flag, session_id) is not None:
-                await io.db(self.store.clear_interrupt_flag, session_id)  # it ended before it saw it
+            await io.db(self._forget_request, session_id)
             if here is not None and here.outcome is not None:
                 return here.outcome
             return outcome_of(await io.db(self._last_run, session_id))
         except SessionNotFound:
             return IDLE
+
+    def _forget_request(self, session_id: str) -> None:
+        """It ended before it saw the request. A run whose owner is gone is still to stop."""
+        seen = self.store.peek_interrupt_flag(session_id) is None
+        if not seen and self.store.get_current_run(session_id) is None:
+            self.store.clear_interrupt_flag(session_id)
 
     async def _is_driven(self, io: IO, session_id: str, here: Driven | None, before: Lease | None) -> bool:
         if here is not None:

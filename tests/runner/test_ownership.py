@@ -218,6 +218,18 @@ class TestInterrupt:
         assert SessionRunner(ScriptedAgent()).run(session).kind == "completed"
         assert store.peek_interrupt_flag(session) is None
 
+    def test_an_owner_that_dies_before_it_stops(self, store: SessionStore, session: str) -> None:
+        """Whoever asked waits no longer than its lease, and the request is met by the next who looks."""
+        dead = store.fenced(store.acquire_lease(session, "dead", 0.3))
+        dead.begin_turn(session, message="hello")
+        agent = ScriptedAgent()
+        assert SessionRunner(agent).interrupt(session, "enough", timeout=20).kind == "idle"
+        assert SessionRunner(agent).sweep() == 1
+        assert agent.turns == []
+        state = store.load_state(session)
+        assert (state.status, state.interrupt_context) == ("interrupted", {"reason": "enough"})
+        whole(store, session)
+
     def test_between_two_activities(self, store: SessionStore, session: str) -> None:
         for name in ("one", "two"):
             store.admit_input(session, name, delivery="queue")
