@@ -128,6 +128,8 @@ class SessionHead:
     status: SessionStatus
     version: int
     head_seq: int
+    first_seq: int
+    """The first event that is in the log; those before it are in the archive."""
     message_count: int
     step_count: int
     resume_count: int

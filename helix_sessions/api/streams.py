@@ -13,7 +13,7 @@ from django.http import HttpResponse
 
 from helix_sessions.api.responses import JSON_TYPE
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import SessionNotFound, StoreUnavailable
+from helix_sessions.exceptions import EventsArchived, SessionNotFound, StoreUnavailable
 from helix_sessions.store.events import event_text
 from helix_sessions.store.subscriptions import SessionLog
 from helix_sessions.stream import sse
@@ -140,6 +140,8 @@ class EventStream:
                 yield frames
         except SessionNotFound:
             yield sse.closed("session_deleted")
+        except EventsArchived:
+            yield sse.closed("events_archived")
         except (OperationalError, InterfaceError, StoreUnavailable) as error:
             # The reader comes back by itself, with its place.
             logger.warning("A stream was ended because the database was away (%s).", type(error).__name__)
@@ -176,7 +178,7 @@ async def long_poll(request: Request) -> HttpResponse:
     tail = AsyncTail(request.log, _same, after=request.after, detachable=False, came_back=True)
     try:
         answer = _Answer(request)
-        with suppress(SessionNotFound):
+        with suppress(SessionNotFound, EventsArchived):
             while answer.remaining is not None:
                 answer.add(await tail.some(answer.remaining))
         return answer.response()
@@ -190,7 +192,7 @@ def long_poll_in_thread(request: Request) -> HttpResponse:
     try:
         answer = _Answer(request)
         with (
-            suppress(SessionNotFound),
+            suppress(SessionNotFound, EventsArchived),
             Tail(request.log, _same, after=request.after, came_back=True) as tail,
         ):
             while answer.remaining is not None:

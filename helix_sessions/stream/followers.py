@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from helix_sessions.exceptions import EventsArchived
 from helix_sessions.types import Fragment
 
 BATCH = 200
@@ -74,6 +75,8 @@ class Follower:
         self.after = after
         """The last event that was read."""
         self.ended = False
+        self.missed: EventsArchived | None = None
+        """Why it ended, if what comes next was archived before it was read."""
         self._incarnation = incarnation
         self._seen = seen
         self._seen_generation = -1
@@ -103,6 +106,10 @@ class Follower:
             self.ended = True
             return
         new = [entry for entry in batch.entries if entry.seq > self.after]
+        first = new[0].seq if new else (batch.head or 0) + 1
+        if 0 < self.after < first - 1:
+            self.ended, self.missed = True, EventsArchived(first_available_seq=first)
+            return
         if new:
             self._entries.extend(new)
             self.after = self._seen = new[-1].seq

@@ -19,6 +19,7 @@ from helix_sessions.api import streams
 from helix_sessions.api.serializers.events import StreamQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
+from helix_sessions.exceptions import EventsArchived
 from helix_sessions.store.inputs import MAX_INTEGER
 from helix_sessions.stream import slots, sse
 from helix_sessions.stream.readers import Readers
@@ -76,6 +77,8 @@ class StreamView(View):
             if until is not None and after >= until:
                 return HttpResponse(status=204)  # tells a browser not to come back
         head = self.store.get_session_head(session_id)
+        if after and after < head.first_seq - 1:
+            raise EventsArchived(first_available_seq=head.first_seq)
         if request.method == "HEAD":
             return HttpResponse(content_type=sse.CONTENT_TYPE, headers=sse.HEADERS)
         slot = slots.take(request.user.pk, conf.STREAMS_PER_USER)
