@@ -51,6 +51,7 @@ ONCE = (
     "integrations/test_extras.py",
     "store/test_async_parity.py",
     "test_architecture.py",
+    "test_lanes.py",
     "test_projection.py",
     "test_recovery.py",
     "test_tooling.py",

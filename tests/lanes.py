@@ -23,6 +23,12 @@ class Lane:
     environment: dict[str, str]
 
 
+def heed_signals() -> None:
+    """Let SIGINT and SIGTERM end this process in an orderly way, also where it was started to ignore them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 def run_beside(lanes: Sequence[Lane]) -> dict[str, int]:
     """Run them all and return their exit codes. Interrupted, end them, and whatever they started."""
     alone = len(lanes) == 1

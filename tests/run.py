@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.lanes import Lane, run_beside
+from tests.lanes import Lane, heed_signals, run_beside
 from tests.pgbouncer import pgbouncer
 from tests.postgres import PostgresUnavailable, find_binaries, install_wheel, private_server
 
@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="run what is long instead of what is not")
     parser.add_argument("--beside", metavar="COMMAND", help="run this command at the same time")
     chosen, pytest_arguments = parser.parse_known_args()
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    heed_signals()
 
     if chosen.pgbouncer:
         os.environ["HELIX_TEST_POOLED"] = "1"
