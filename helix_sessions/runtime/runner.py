@@ -244,7 +244,9 @@ class SessionRunner:
         if here is not None:
             return not here.done.is_set()
         lease = await io.db(self.store.get_lease, session_id)
-        if lease is None or before is None or lease.fence != before.fence:
+        if lease is None or before is None:
+            return False
+        if (lease.fence, lease.token) != (before.fence, before.token):
             return False
         return await io.db(self.store.is_lease_live, lease)
 
