@@ -186,7 +186,7 @@ def is_between_transactions(connection: BaseDatabaseWrapper) -> bool:
         return False
     if connection.vendor == "postgresql":
         return bool(raw.pgconn.transaction_status == _IDLE)
-    return not raw.in_transaction
+    return not getattr(raw, "in_transaction", False)
 
 
 def _join(connection: BaseDatabaseWrapper) -> None:
@@ -227,15 +227,16 @@ def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
     """One transaction, or a part of the caller's."""
     connection = connections[using]
     connect(connection)
-    if not connection.in_atomic_block:
-        _join(connection)
-    with errors_translated(), transaction.atomic(using=using):
-        try:
-            yield connection
-        except DatabaseError as error:
-            if is_away(error):  # before the commit
-                raise StoreUnavailable from error
-            raise
+    with errors_translated():
+        if not connection.in_atomic_block:
+            _join(connection)
+        with transaction.atomic(using=using):
+            try:
+                yield connection
+            except DatabaseError as error:
+                if is_away(error):  # before the commit
+                    raise StoreUnavailable from error
+                raise
 
 
 @contextmanager

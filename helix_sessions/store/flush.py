@@ -96,8 +96,8 @@ def _if_unchanged_on_sqlite(work: "Work", known: KnownRow) -> str | None:
         if known_rows.sqlite_mark(connection) != known.mark:
             return None
         first = update, _update_params(work, known)
-        others_to_do = [*_short_insertions(work), *work.statements, ("COMMIT", ())]
-        if execute_all(connection, [first, *others_to_do], only_if_first=True):
+        rest = [*_short_insertions(work), *work.statements, ("COMMIT", ())]
+        if execute_all(connection, [first, *rest], only_if_first=True):
             return f"{others} {known_rows.own_changes(connection)}"
         return None
     finally:

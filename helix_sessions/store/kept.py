@@ -19,7 +19,8 @@ def _be_another() -> None:
     _process = object()
 
 
-os.register_at_fork(after_in_child=_be_another)
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_be_another)
 
 
 class Kept:

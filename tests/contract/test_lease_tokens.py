@@ -3,15 +3,23 @@
 import io
 import pickle
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
 from helix_sessions.exceptions import Fenced, InvalidInput
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
+from helix_sessions.types import Lease
 from tests.invariants import dump
 
 pytestmark = pytest.mark.django_db
+
+
+def held(store: SessionStore, session_id: str) -> Lease:
+    lease = store.get_lease(session_id)
+    assert lease is not None
+    return lease
 
 
 @pytest.mark.django_db(transaction=True)
@@ -56,7 +64,7 @@ class TestToken:
         tokens = {
             store.acquire_lease(session, "a", 30).token,
             store.renew_lease(lease, 30).token,
-            store.get_lease(session).token,
+            held(store, session).token,
         }
         assert tokens == {lease.token}
         store.release_lease(lease)
@@ -64,7 +72,7 @@ class TestToken:
 
     def test_a_lease_without_one_is_known_by_fence_and_owner(self, store: SessionStore, session: str) -> None:
         """As one that was kept with the four fields it had before."""
-        lease = asdict(store.acquire_lease(session, "a", 30))
+        lease: Any = asdict(store.acquire_lease(session, "a", 30))
         del lease["token"]
         assert store.fenced(lease).increment_step_count(session) == 1
         assert store.renew_lease(lease, 30).fence == 1
@@ -73,18 +81,19 @@ class TestToken:
             store.fenced(lease).increment_step_count(session)
 
     def test_a_lease_taken_before_there_were_tokens(self, store: SessionStore, session: str) -> None:
-        held = replace(store.acquire_lease(session, "a", 30), token=None)
+        before = replace(store.acquire_lease(session, "a", 30), token=None)
         Session.objects.update(lease_token=None)
-        assert store.get_lease(session).token is None
-        assert store.fenced(held).increment_step_count(session) == 1
+        assert held(store, session).token is None
+        assert store.fenced(before).increment_step_count(session) == 1
         longer = store.acquire_lease(session, "a", 60)
-        assert (longer.fence, longer.token is None) == (held.fence, False)
-        assert store.fenced(held).increment_step_count(session) == 2
+        assert (longer.fence, longer.token is None) == (before.fence, False)
+        assert store.fenced(before).increment_step_count(session) == 2
         assert store.fenced(longer).increment_step_count(session) == 3
 
     def test_what_is_none(self, store: SessionStore, session: str) -> None:
         lease = store.acquire_lease(session, "a", 30)
-        for token in ("", 1, "a\n", "x" * 256):
+        wrong: list[Any] = ["", 1, "a\n", "x" * 256]
+        for token in wrong:
             with pytest.raises(InvalidInput):
                 store.fenced(replace(lease, token=token))
 

@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from django.db import connections
 
 from helix_sessions.store import SessionStore
 
 MESSAGE = {"role": "user", "content": "hello"}
+
+
+def needs_memory() -> None:
+    """Skip where rows are not remembered: where something pools the connections of these tests."""
+    if connections["default"].settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+        pytest.skip("behind a pooler nothing is remembered")
 
 
 def sent_by(call: Callable[[], Any], using: str = "default") -> list[str]:

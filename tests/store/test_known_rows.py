@@ -12,13 +12,14 @@ from helix_sessions.models import Session, StateSnapshot
 from helix_sessions.store import SessionStore, known_rows
 from helix_sessions.store.known_rows import KnownRow
 from tests.parallel import run_threads
-from tests.store.statements import MESSAGE, assert_gapless, reads_the_row, sent_by
+from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row, sent_by
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
 def written_last(store: SessionStore) -> None:
+    needs_memory()
     store.create_session("s", agent_type="agent")
     store.append_messages("s", [MESSAGE])
 

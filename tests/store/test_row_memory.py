@@ -13,12 +13,17 @@ from django.test import override_settings
 from helix_sessions.store import SessionStore, known_rows
 from tests.parallel import run_processes, run_threads
 from tests.pgbouncer import MISSING, find_pgbouncer, pgbouncer
-from tests.store.statements import MESSAGE, assert_gapless, reads_the_row
+from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row
 from tests.torture.short_forms import needs_postgresql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def memory() -> None:
+    needs_memory()
 
 
 def held_after(act: Callable[[], Any]) -> int:

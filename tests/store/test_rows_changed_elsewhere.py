@@ -3,6 +3,7 @@ on what is there."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.contract.calls import KEEPING, MESSAGE_EVENT, RAISING
 from tests.encryption.conftest import encrypted  # noqa: F401
 from tests.maintenance.conftest import archive_storage  # noqa: F401
 from tests.parallel import run_threads
-from tests.store.statements import MESSAGE, assert_gapless
+from tests.store.statements import MESSAGE, assert_gapless, needs_memory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,6 +35,7 @@ def elsewhere(act: Callable[[], Any]) -> None:
 
 def remembered(store: SessionStore, key: str) -> None:
     """Let this connection have written the row last."""
+    needs_memory()
     store.emit_event(key, "note")
     assert known_rows.recall(connections["default"], key) is not None
 
@@ -45,7 +47,7 @@ def test_every_call(store: SessionStore):
             store.create_session(key, agent_type="agent")
             call.arrange(store, key)
             remembered(store, key)
-            where(lambda call=call, key=key: call.act(store, key))
+            where(partial(call.act, store, key))
             before = store.load_state(key)
             store.save_state_and_promote_staging(key, replace(before, step_count=7), [MESSAGE])
             after = store.load_state(key)
@@ -63,7 +65,7 @@ def test_deletion_and_a_new_session_under_the_id(store: SessionStore):
     store.create_session("s", agent_type="first")
     for where in (here, elsewhere):
         remembered(store, "s")
-        where(lambda where=where: anew(where.__name__))
+        where(partial(anew, where.__name__))
         store.append_messages("s", [MESSAGE])
         assert (store.get_message_count("s"), store.load_state("s").agent_type) == (1, where.__name__)
         assert_gapless(store)
