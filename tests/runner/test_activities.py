@@ -191,6 +191,13 @@ class TestActivities:
         SessionRunner(agent).run(session)
         assert [role for role, _ in said(store, session)] == ["assistant", "tool", "user", "assistant"]
 
+    def test_a_queued_input_waits_while_tools_are_called(self, store: SessionStore, session: str) -> None:
+        for name in ("one", "two"):
+            store.admit_input(session, name, delivery="queue")
+        agent = ScriptedAgent([calls("work"), "first"], tools={"work": lambda arguments, turn: "done"})
+        SessionRunner(agent).wake(session)
+        assert [content for _, content in said(store, session)] == ["one", "", "done", "first", "two", "two"]
+
     def test_the_turn_limit(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([calls("work")] * 9, tools={"work": lambda arguments, turn: 1})
         outcome = SessionRunner(agent, turn_limit=3).run(session)
@@ -299,6 +306,9 @@ class TestFailures:
             TurnOutcome("x", writes=[{"op": "fly"}]),
             TurnOutcome("x", writes=[{"op": "set", "path": ["n"], "value": float("nan")}]),
             TurnOutcome("x", writes=[{"op": "append", "path": ["text"], "values": [1]}]),
+            TurnOutcome(
+                "x", writes=[{"op": "set", "path": ["deeper than a state may be"] * 600, "value": 1}]
+            ),
         ],
     )
     def test_what_no_turn_can_come_to_is_the_agents_failure(

@@ -10,9 +10,11 @@ from asgiref.sync import async_to_sync
 
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
+from helix_sessions.runtime.keeper import HandedOver, keeper
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.types import Lease, RunOutcome
+from tests.contract.sources import Said
 from tests.parallel import Worker, run_threads
 from tests.runner.test_activities import run_of, said, whole
 
@@ -175,6 +177,43 @@ class TestLeases:
         assert second.wake(session).kind == "idle"
         whole(store, session)
 
+    def test_a_model_is_not_asked_for_a_session_that_was_lost_at_the_boundary(
+        self, store: SessionStore, session: str
+    ) -> None:
+        """Lost after the last write, so that nothing but a look at the lease can tell."""
+
+        class Day(Said):
+            def observe(self, session: Any) -> Any:
+                if agent.turns:
+                    store.renew_lease(lease_of(store, "s"), 0)
+                    store.acquire_lease("s", "second", 60)
+                return super().observe(session)
+
+        agent = ScriptedAgent([calls("work")] * 2, tools={"work": lambda arguments, turn: "done"})
+        store.admit_input(session, "hello")
+        assert SessionRunner(agent, sources=[Day("day", 1)]).wake(session).kind == "idle"
+        assert len(agent.turns) == 1
+        assert lease_of(store, session).owner == "second"
+
+    def test_a_process_that_ends_hands_over_at_the_next_boundary(
+        self, store: SessionStore, session: str
+    ) -> None:
+        ran: list[Any] = []
+
+        def leave(arguments: Any, turn: TurnContext) -> str:
+            ran.append(arguments)
+            keeper.leave_all()
+            return "done"
+
+        agent = ScriptedAgent([calls("leave"), "never"], tools={"leave": leave})
+        with pytest.raises(HandedOver):
+            SessionRunner(agent).run(session)
+        assert [summary.session_id for summary in store.list_abandoned()] == [session]
+        assert SessionRunner(ScriptedAgent(["by the next"], tools=agent.tools)).sweep() == 1
+        assert said(store, session)[1:] == [("tool", "done"), ("assistant", "by the next")]
+        assert len(ran) == 1
+        whole(store, session)
+
 
 class TestInterrupt:
     @pytest.mark.parametrize("through", ["the same runner", "another runner", "the flag"])
@@ -267,6 +306,19 @@ class TestInterrupt:
         assert SessionRunner(agent).interrupt(session, timeout=20).kind == "interrupted"
         thread.join(20)
         assert said(store, session)[1] == ("tool", "half done")
+        whole(store, session)
+
+    def test_what_waits_for_a_client_is_not_waited_for(self, store: SessionStore, session: str) -> None:
+        def stop(arguments: Any, turn: TurnContext) -> str:
+            store.set_interrupt_flag(session, "enough")
+            return "done"
+
+        agent = ScriptedAgent([calls("stop", "ask")], tools={"stop": stop}, client_tools=["ask"])
+        assert SessionRunner(agent).run(session).kind == "interrupted"
+        state = store.load_state(session)
+        assert (state.status, state.pending_client_tool_calls) == ("interrupted", None)
+        results = [message for message in store.get_messages(session).messages if message["role"] == "tool"]
+        assert [message.get("is_error", False) for message in results] == [False, True]
         whole(store, session)
 
     def test_an_agent_that_does_not_listen(self, store: SessionStore, session: str) -> None:
