@@ -236,10 +236,8 @@ class AsyncTail(Generic[T]):
         return 0 if self._seat.follower is None else self._seat.follower.after
 
     async def some(self, timeout: float | None = None) -> list[Item] | None:
-        """What there is, waiting for it; nothing when the time is over, None at the end.
-
-        `EventsArchived` once if what comes next was archived before it was read.
-        """
+        """What there is, waiting for it; nothing when the time is over, None at the end. `EventsArchived`
+        once if what comes next was archived before it was read."""
         seat, feed = self._seat, self._feed
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout

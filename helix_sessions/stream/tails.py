@@ -74,10 +74,8 @@ class Tail(Generic[T]):
         hub.unwatch(self._source.key, self._signal)
 
     def some(self, timeout: float | None = None) -> list[Item] | None:
-        """What there is, waiting for it; nothing when the time is over, None at the end.
-
-        `EventsArchived` once if what comes next was archived before it was read.
-        """
+        """What there is, waiting for it; nothing when the time is over, None at the end. `EventsArchived`
+        once if what comes next was archived before it was read."""
         deadline = float("inf") if timeout is None else monotonic() + timeout
         follower, signal = self._follower, self._signal
         while not (follower.ended or signal.closed):
