@@ -481,30 +481,6 @@ class TestPendingWrites:
         assert len(self.writes_of(here)) == 20
 
 
-def test_checkpoints_as_they_were_stored_before_there_was_a_desk(store: SessionStore) -> None:
-    saver = DjangoSaver()
-    here = put(saver, config(checkpoint_ns=""), {"messages": ["a"], "b": 1}, 1)
-    saver.put_writes(here, [("b", 2)], "task")
-    [desk] = store.get_notes("t")
-    name = here["configurable"]["checkpoint_id"]
-    [wrote] = desk.document.pop("wrote")
-    store.put_notes("t", {f"c||{name}": desk.document, f"w||{name}|task|": wrote})
-    store.remove_notes("t", [desk.key])
-
-    fresh = DjangoSaver()
-    found = fresh.get_tuple(config())
-    assert found is not None
-    assert (found.checkpoint["channel_values"], found.pending_writes) == (
-        {"messages": ["a"], "b": 1},
-        [("task", "b", 2)],
-    )
-    fresh.put_writes(here, [("b", 3)], "other")
-    put(fresh, here, {"messages": ["a", "c"], "b": 1}, 2)
-    newest, oldest = DjangoSaver().list(config())
-    assert newest.checkpoint["channel_values"]["messages"] == ["a", "c"]
-    assert oldest.pending_writes == [("other", "b", 3), ("task", "b", 2)]
-
-
 def test_a_config_without_a_thread() -> None:
     with pytest.raises(InvalidInput):
         DjangoSaver().get_tuple({"configurable": {}})

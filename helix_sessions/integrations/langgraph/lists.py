@@ -1,105 +1,76 @@
-"""Lists that grow are stored item by item, once, and a checkpoint says where its items are.
+"""Lists that grow are stored item by item, once, and a checkpoint says which items it has.
 
-The items of the root graph's `messages` are messages of the transcript, at their positions. Those of other
-long lists are notes, by number. So a step stores what it added, and not the list.
+The items of the root graph's `messages` are messages of the transcript, by their positions. Those of other
+long lists are notes, by numbers. So a step stores what it added, and not the list.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from helix_sessions import documents
-from helix_sessions.exceptions import CheckpointNotFound
-from helix_sessions.integrations.langgraph import places
-from helix_sessions.integrations.langgraph.codec import Codec
-from helix_sessions.integrations.langgraph.trees import digest
-from helix_sessions.store import SessionStore
-from helix_sessions.types import JSON
+from helix_sessions.integrations.langgraph.stored import Span
+from helix_sessions.integrations.langgraph.values import FINGERPRINT
 
-MESSAGES = "messages"
 LONG = 2048
-"""A list whose document has more characters is stored item by item."""
+"""A list whose serialized form has more bytes is stored item by item."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredList:
+    """The items of a list that is stored: their numbers, and their fingerprints one after another."""
+
+    numbers: Sequence[int] = ()
+    fingerprints: bytes = b""
+
+    def find(self, fingerprints: bytes) -> list[int | None]:
+        """For each item of another list the number it is stored under, or `None`."""
+        same = _common(self.fingerprints, fingerprints)
+        found: list[int | None] = [*self.numbers[:same]]
+        left: defaultdict[bytes, list[int]] = defaultdict(list)
+        for number, each in zip(self.numbers[same:], _each(self.fingerprints, same), strict=True):
+            left[each].append(number)
+        found += [left[each].pop(0) if left[each] else None for each in _each(fingerprints, same)]
+        return found
 
 
 def is_transcript(namespace: str, channel: str, value: Any) -> bool:
-    return channel == MESSAGES and namespace == "" and type(value) is list
+    return channel == "messages" and namespace == "" and type(value) is list
 
 
-def spans_of(numbers: Sequence[int]) -> list[list[int]]:
-    """Numbers as ranges: `[[0, 400], [402, 403]]`."""
-    spans: list[list[int]] = []
-    if numbers and numbers == [*range(numbers[0], numbers[0] + len(numbers))]:  # as they mostly are
-        return [[numbers[0], numbers[-1] + 1]]
+def spans_of(numbers: Sequence[int]) -> tuple[Span, ...]:
+    """Numbers as ranges: `((0, 400), (402, 403))`."""
+    if numbers and [*numbers] == [*range(numbers[0], numbers[0] + len(numbers))]:  # as they mostly are
+        return ((numbers[0], numbers[-1] + 1),)
+    spans: list[Span] = []
     for number in numbers:
         if spans and spans[-1][1] == number:
-            spans[-1][1] = number + 1
+            spans[-1] = (spans[-1][0], number + 1)
         else:
-            spans.append([number, number + 1])
-    return spans
+            spans.append((number, number + 1))
+    return tuple(spans)
 
 
-def numbers_of(spans: Iterable[list[int]]) -> list[int]:
-    return [number for first, end in spans for number in range(first, end)]
+def numbers_of(spans: Iterable[Span]) -> Sequence[int]:
+    spans = [*spans]
+    return range(*spans[0]) if len(spans) == 1 else [number for span in spans for number in range(*span)]
 
 
-class Reader:
-    """Reads the lists of a thread's checkpoints; what several checkpoints share is read once."""
-
-    def __init__(self, store: SessionStore, thread: str, codec: Codec) -> None:
-        self._store = store
-        self._thread = thread
-        self._codec = codec
-        self._texts: dict[int, str] = {}
-        self._items: dict[str, dict[int, JSON]] = {}
-
-    def transcript(self, stored: dict[str, JSON]) -> tuple[list[Any], list[int]]:
-        """The messages of a list, and their positions."""
-        numbers = numbers_of(stored["m"])
-        missing = [number for number in numbers if number not in self._texts]
-        for first, end in _few(spans_of(sorted(missing))):
-            self._read(first, end)
-        if any(number not in self._texts for number in numbers) or (
-            numbers and digest(self._texts[numbers[-1]]) != stored["d"]
-        ):
-            raise self._gone()
-        messages = documents.load_all([self._texts[number] for number in numbers])
-        return [self._codec.decode_message(message) for message in messages], numbers
-
-    def message(self, number: int, known_by: str) -> dict[str, JSON]:
-        """One message that something else says the place and the digest of."""
-        if number not in self._texts:
-            self._read(number, number + 1)
-        text = self._texts.get(number)
-        if text is None or digest(text) != known_by:
-            raise self._gone()
-        message: dict[str, JSON] = documents.load(text)
-        return message
-
-    def _read(self, first: int, end: int) -> None:
-        page = self._store.get_message_texts(self._thread, offset=first, limit=end - first)
-        self._texts.update(enumerate(page.texts, first))
-
-    def _gone(self) -> CheckpointNotFound:
-        return CheckpointNotFound(
-            f"The transcript of {self._thread!r} was truncated: this checkpoint's messages are gone."
-        )
-
-    def noted(self, namespace: str, channel: str, stored: dict[str, JSON]) -> tuple[list[Any], list[int]]:
-        """The items of any other list, and their numbers."""
-        prefix = places.items(namespace, channel)
-        numbers = numbers_of(stored["n"])
-        known = self._items.setdefault(prefix, {})
-        if any(number not in known for number in numbers):
-            for note in self._store.get_notes(self._thread, prefix=prefix):
-                known[int(note.key.removeprefix(prefix))] = note.document
-        return [self._codec.decode(known[number]) for number in numbers], numbers
+def digest(text: str) -> str:
+    """By which the last message of a list is known again."""
+    return documents.digest(text)[:12]
 
 
-def _few(spans: list[list[int]]) -> list[list[int]]:
-    """Ranges joined where reading what lies between costs less than asking again."""
-    joined: list[list[int]] = []
-    for first, end in spans:
-        if joined and first - joined[-1][1] <= 100:
-            joined[-1][1] = end
-        else:
-            joined.append([first, end])
-    return joined
+def _common(one: bytes, other: bytes) -> int:
+    """How many fingerprints two lists have in common at their beginning; mostly one begins with the other."""
+    length = min(len(one), len(other)) // FINGERPRINT
+    if one[: length * FINGERPRINT] == other[: length * FINGERPRINT]:
+        return length
+    pairs = zip(_each(one, 0), _each(other, 0), strict=False)
+    return next(index for index, (mine, yours) in enumerate(pairs) if mine != yours)
+
+
+def _each(fingerprints: bytes, first: int) -> list[bytes]:
+    starts = range(first * FINGERPRINT, len(fingerprints), FINGERPRINT)
+    return [fingerprints[start : start + FINGERPRINT] for start in starts]

@@ -1,7 +1,6 @@
 """Messages of LangChain by their fields, as messages of the transcript."""
 
 import math
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -46,33 +45,6 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     return False
 
 
-def mark_of(item: Any) -> Any:
-    """What an item is compared with later: nothing that somebody can change meanwhile."""
-    if isinstance(item, _ATOMS):
-        return item
-    if isinstance(item, BaseMessage):
-        return {
-            name: value if isinstance(value, _ATOMS) else deepcopy(value)
-            for name, value in vars(item).items()
-        }
-    return deepcopy(item)
-
-
-def is_same(item: Any, other: Any, mark: Any) -> bool:
-    """Whether an item still is the one that was marked."""
-    return are_same([item], [other], [mark])
-
-
-def are_same(items: list[Any], others: list[Any], marks: list[Any]) -> bool:
-    """Whether all items still are the ones that were marked."""
-    if [*map(type, items)] != [*map(type, others)]:
-        return False
-    try:
-        return [vars(item) if isinstance(item, BaseMessage) else item for item in items] == marks
-    except Exception:  # some values refuse to be compared
-        return False
-
-
 @cache
 def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
     fields = kind.model_fields.items()
@@ -105,10 +77,24 @@ def by_fields(message: BaseMessage) -> dict[str, JSON] | None:
         "lc": {"type": name, **{field: value for field, value in fields.items() if field != "type"}},
     }
     try:
-        same = from_fields(written) == message
-    except ValueError:
-        same = False
-    return written if same else None
+        return written if _is_exactly(from_fields(written), message) else None
+    except (TypeError, ValueError):  # its class takes these fields no more
+        return None
+
+
+def _is_exactly(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of the same types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, BaseMessage):
+        return _is_exactly(vars(one), vars(other)) and _is_exactly(
+            one.__pydantic_extra__, other.__pydantic_extra__
+        )
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_exactly(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_exactly, one, other))
+    return bool(one == other)
 
 
 def from_fields(message: dict[str, JSON]) -> BaseMessage:
@@ -118,7 +104,8 @@ def from_fields(message: dict[str, JSON]) -> BaseMessage:
     return kind(content=message["content"], **on_top, **fields)
 
 
-def is_ours(item: Any) -> bool:
+def is_of_transcript(item: Any) -> bool:
+    """Whether an item is a message of the transcript already."""
     return (
         type(item) is dict
         and item.get("role") in ROLES

@@ -1,71 +1,106 @@
 """Checkpoints that are removed from a thread, while it goes on."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from helix_sessions.exceptions import SessionNotFound, StaleState
-from helix_sessions.integrations.langgraph import lists, places
-from helix_sessions.integrations.langgraph.desk import name_of
-from helix_sessions.integrations.langgraph.threads import Thread
+from helix_sessions.integrations.langgraph import keys, stored
+from helix_sessions.integrations.langgraph.lists import numbers_of
+from helix_sessions.integrations.langgraph.reader import Reader
+from helix_sessions.integrations.langgraph.stored import Items, StoredCheckpoint
+from helix_sessions.integrations.langgraph.thread import Thread
 
-Document = dict[str, Any]
+Name = tuple[str, str]
+"""The namespace and the id of a checkpoint."""
 
 
-def remove(thread: Thread, doomed: Callable[[list[Document]], set[tuple[str, str]]]) -> None:
-    """Remove checkpoints, given by namespace and id, with their writes and what only they needed.
+def prune(thread: Thread) -> None:
+    """Remove all checkpoints but the newest of each namespace, and those it cannot be read without."""
+    _remove(thread, lambda found: {each.name for each in found} - _needed(thread, found))
 
-    Values that a checkpoint which stays finds in one that goes are moved over first.
-    """
+
+def remove(thread: Thread, doomed: set[Name]) -> None:
+    """Remove these checkpoints, their writes, and the items that only they have."""
+    _remove(thread, lambda found: doomed & {each.name for each in found})
+
+
+def _needed(thread: Thread, found: Sequence[StoredCheckpoint]) -> set[Name]:
+    """The newest of each namespace, and the ancestors its delta channels are rebuilt from."""
+    by_name = {each.name: each for each in found}
+    newest: dict[str, StoredCheckpoint] = {}
+    for each in found:  # the newest first
+        newest.setdefault(each.namespace, each)
+    needed: set[Name] = set()
+    for namespace, each in newest.items():
+        counters = thread.reader().load(each.metadata).get("counters_since_delta_snapshot") or {}
+        missing = {*counters} - each.channels
+        here: StoredCheckpoint | None = each
+        while here is not None:
+            needed.add(here.name)
+            missing -= here.channels
+            here = by_name.get((namespace, here.parent or "")) if missing else None
+    return needed
+
+
+def _remove(thread: Thread, choose: Callable[[Sequence[StoredCheckpoint]], set[Name]]) -> None:
     while True:
-        seen, _ = thread.look("")
-        found = thread.documents()
-        going = doomed(found)
-        if not going:
+        reader = thread.reader()
+        session = reader.open()
+        found = reader.checkpoints() if session else []
+        going = choose(found)
+        if session is None or not going:
             return
-        staying = [one for one in found if (one.get("ns", ""), one["id"]) not in going]
         try:
-            _remove(thread, going, staying, seen.version)
+            _remove_at(thread, reader, found, going, session.version)
             break
         except StaleState:
             continue
         except SessionNotFound:
             break
-    thread.memory.forget(thread.id)
+    thread.heads.forget(thread.id)
 
 
-def _remove(thread: Thread, going: set[tuple[str, str]], staying: list[Document], version: int) -> None:
-    desks = {name_of(note.document) for note in thread.store.get_notes(thread.id, prefix=places.DESKS)}
-    moved: Document = {}
-    run_ids: dict[str, str | None] = {}
-    for document in staying:
-        namespace = document.get("ns", "")
-        lost = {name for name, holder in document.get("held", {}).items() if (namespace, holder) in going}
-        if lost:
-            stored = thread.stored_values(document)
-            document["values"].update({name: stored[name] for name in lost})
-            document["held"] = {n: h for n, h in document["held"].items() if n not in lost}
-            key = places.checkpoint(namespace, document["id"])
-            key = places.desk(namespace) if name_of(document) in desks else key
-            moved[key], run_ids[key] = document, thread.run_of(document)
+def _remove_at(
+    thread: Thread, reader: Reader, found: Sequence[StoredCheckpoint], going: set[Name], version: int
+) -> None:
+    """Values that a checkpoint which stays finds in one that goes are moved over first."""
+    staying = [_on_its_own(reader, each, going) for each in found if each.name not in going]
+    moved = {_key(each): each for each in staying if each not in found}
     if moved:
-        put = thread.store.put_notes(thread.id, moved, run_ids=run_ids, expected_version=version)
+        notes = {key: stored.note_of(each) for key, each in moved.items()}
+        run_ids = {key: each.run_id for key, each in moved.items()}
+        put = thread.store.put_notes(thread.id, notes, run_ids=run_ids, expected_version=version)
         version = put.version
-    keys = [places.checkpoint(*gone) for gone in going]
-    keys += [places.desk(namespace) for namespace, _ in going & desks]
-    for gone in going:
-        keys += [note.key for note in thread.store.get_notes(thread.id, prefix=places.writes(*gone))]
-    keys += _unneeded_items(thread, staying)
-    thread.store.remove_notes(thread.id, keys, expected_version=version)
+    gone = {_key(each) for each in found if each.name in going}
+    gone |= {keys.checkpoint(*name) for name in going}
+    gone |= {note.key for name in going for note in reader.notes(prefix=keys.writes(*name))}
+    gone |= _unneeded(reader, staying)
+    thread.store.remove_notes(thread.id, gone, expected_version=version)
 
 
-def _unneeded_items(thread: Thread, staying: list[Document]) -> Iterator[str]:
+def _on_its_own(reader: Reader, checkpoint: StoredCheckpoint, going: set[Name]) -> StoredCheckpoint:
+    """A checkpoint that needs none of those that go."""
+    lost = {name for name, holder in checkpoint.held.items() if (checkpoint.namespace, holder) in going}
+    if not lost:
+        return checkpoint
+    values = reader.stored_values(checkpoint)
+    return replace(
+        checkpoint,
+        values={**checkpoint.values, **{name: values[name] for name in lost}},
+        held={name: holder for name, holder in checkpoint.held.items() if name not in lost},
+    )
+
+
+def _key(checkpoint: StoredCheckpoint) -> str:
+    return keys.head(checkpoint.namespace) if checkpoint.latest else keys.checkpoint(*checkpoint.name)
+
+
+def _unneeded(reader: Reader, staying: Sequence[StoredCheckpoint]) -> set[str]:
     needed = {
-        places.item(document.get("ns", ""), channel, number)
-        for document in staying
-        for channel, stored in document["values"].items()
-        if "n" in stored
-        for number in lists.numbers_of(stored["n"])
+        keys.item(each.namespace, channel, number)
+        for each in staying
+        for channel, value in each.values.items()
+        if isinstance(value, Items)
+        for number in numbers_of(value.spans)
     }
-    for note in thread.store.get_notes(thread.id, prefix="i|"):
-        if note.key not in needed:
-            yield note.key
+    return {note.key for note in reader.notes(prefix=keys.ITEMS)} - needed

@@ -1,5 +1,6 @@
 """The checkpointer: LangGraph's calls, each on one thread's documents."""
 
+import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,18 +13,20 @@ from django.db import connections
 
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.integrations.langgraph import lists, places
-from helix_sessions.integrations.langgraph.codec import Codec
-from helix_sessions.integrations.langgraph.desk import opened
-from helix_sessions.integrations.langgraph.memory import Memory
-from helix_sessions.integrations.langgraph.places import Place, place_of
-from helix_sessions.integrations.langgraph.removal import remove
-from helix_sessions.integrations.langgraph.threads import Document, Thread, channels_of
+from helix_sessions.integrations.langgraph import keys, removal
+from helix_sessions.integrations.langgraph.heads import Heads
+from helix_sessions.integrations.langgraph.keys import Address, ReadId, address_of, checkpoint_of
+from helix_sessions.integrations.langgraph.reader import Reader
+from helix_sessions.integrations.langgraph.stored import StoredCheckpoint, Write
+from helix_sessions.integrations.langgraph.thread import Thread
+from helix_sessions.integrations.langgraph.values import Codec
 from helix_sessions.store import SessionStore
+from helix_sessions.types import Note
 
 with needed_from("langgraph"):
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
         BaseCheckpointSaver,
         ChannelVersions,
         Checkpoint,
@@ -39,7 +42,7 @@ _PAGE = 20
 Fields = Callable[[RunnableConfig], dict[str, Any]]
 
 
-class DjangoSaver(BaseCheckpointSaver[int]):
+class DjangoSaver(BaseCheckpointSaver[Any]):
     """Checkpoints of LangGraph, each thread one of our sessions, which its first checkpoint creates.
 
     `fields(config)` says what else `create_session` is given: `owner`, `tags`, `expires_at` … The config's
@@ -58,12 +61,12 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         self._store = SessionStore() if store is None else store
         self._agent_type = agent_type
         self._fields = fields
-        self._memory = Memory()
+        self._heads = Heads()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or else the newest of its thread and namespace."""
         with self._connection():
-            return self._get_tuple(place_of(config))
+            return self._get_tuple(address_of(config))
 
     def list(
         self,
@@ -102,7 +105,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         """Delete the thread's session, with everything that belongs to it."""
         with self._connection():
             self._store.delete_session(str(thread_id))
-            self._memory.forget(str(thread_id))
+            self._heads.forget(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that these runs put, in whichever threads, and their writes."""
@@ -126,10 +129,16 @@ class DjangoSaver(BaseCheckpointSaver[int]):
                 self.delete_thread(thread_id)
             else:
                 with self._connection():
-                    remove(self._thread(str(thread_id)), _all_but_the_newest)
+                    removal.prune(self._thread(str(thread_id)))
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next version of a channel: a number, or a text if it was another saver that began to count."""
+        if isinstance(current, str):
+            return f"{int(current.split('.')[0]) + 1:032}.{random.random():016}"  # noqa: S311
+        return 1 if current is None else current + 1
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await sync_to_async(self._get_tuple)(place_of(config))
+        return await sync_to_async(self._get_tuple)(address_of(config))
 
     async def alist(
         self,
@@ -182,54 +191,51 @@ class DjangoSaver(BaseCheckpointSaver[int]):
                 connection.close()
 
     def _thread(self, thread: str) -> Thread:
-        return Thread(self._store, thread, Codec(self.serde), self._memory)
+        return Thread(self._store, thread, Codec(self.serde), self._heads)
 
-    def _get_tuple(self, place: Place) -> CheckpointTuple | None:
-        thread = self._thread(place.thread)
-        seen, newest = thread.look(place.namespace)
-        if not seen.version:
-            self._memory.see(place.thread, place.namespace, None, seen)
+    def _get_tuple(self, address: Address) -> CheckpointTuple | None:
+        reader = self._thread(address.thread).reader()
+        head = reader.head(address.namespace)
+        found = head.checkpoint
+        if found is None:
+            self._heads.set_empty(address.thread, address.namespace, True)
             return None
-        wanted = place.checkpoint or seen.latest
-        self._memory.see(place.thread, place.namespace, wanted, seen)
-        document = newest if wanted == seen.latest else thread.find(place.namespace, str(wanted))
-        if document is None:
-            return None
-        return self._tuple(thread, document, lists.Reader(self._store, thread.id, thread.codec), keep=True)
+        if address.checkpoint not in (None, found.id):
+            found = reader.find(address.namespace, str(address.checkpoint))
+        return (
+            None if found is None else self._tuple(reader, address.thread, found, head.latest, head.version)
+        )
 
     def _tuple(
-        self, thread: Thread, document: Document, reader: lists.Reader, *, keep: bool = False
+        self, reader: Reader, thread: str, found: StoredCheckpoint, latest: str, version: int
     ) -> CheckpointTuple:
-        namespace = document.get("ns", "")
-        values, listed = thread.values(document, reader)
-        if keep:
-            thread.remember(document, listed)
-        parent = document.get("parent")
-        stored = document["checkpoint"]
+        own = reader.load(found.checkpoint)
+        read_id = ReadId.of(found.id, latest=latest, version=version)
         return CheckpointTuple(
-            config=_config(thread.id, namespace, document["id"]),
-            checkpoint=cast(Checkpoint, {**stored, "id": document["id"], "channel_values": values}),
-            metadata=thread.codec.decode(document["metadata"]),
-            parent_config=None if parent is None else _config(thread.id, namespace, parent),
-            pending_writes=thread.writes(document, reader),
+            config=_config(thread, found.namespace, read_id),
+            checkpoint=cast(Checkpoint, {**own, "id": found.id, "channel_values": reader.values(found)}),
+            metadata=reader.load(found.metadata),
+            parent_config=_config(thread, found.namespace, found.parent) if found.parent else None,
+            pending_writes=reader.writes(found),
         )
 
     def _list(
         self, config: RunnableConfig | None, filter: dict[str, Any], before: RunnableConfig | None
     ) -> Iterator[CheckpointTuple]:
-        configurable = {} if config is None else config.get("configurable", {})
-        namespace = configurable.get("checkpoint_ns")
-        wanted = configurable.get("checkpoint_id")
-        end = None if before is None else place_of(before).checkpoint
-        for name in self._threads() if config is None else [place_of(config).thread]:
-            thread = self._thread(name)
-            reader = lists.Reader(self._store, name, thread.codec)
-            for document in thread.documents(namespace):
-                if (wanted and document["id"] != wanted) or (end is not None and document["id"] >= end):
-                    continue
-                metadata = thread.codec.decode(document["metadata"]) if filter else {}
-                if all(key in metadata and metadata[key] == value for key, value in filter.items()):
-                    yield self._tuple(thread, document, reader)
+        namespace = None if config is None else config.get("configurable", {}).get("checkpoint_ns")
+        wanted = None if config is None else checkpoint_of(config)
+        end = None if before is None else checkpoint_of(before)
+        for thread in self._threads() if config is None else [address_of(config).thread]:
+            reader = self._thread(thread).reader()
+            session = reader.open()
+            found = reader.checkpoints(namespace) if session else []
+            listed = [each for each in found if wanted in (None, each.id) and (end is None or each.id < end)]
+            if namespace is not None and not listed:
+                self._heads.set_empty(thread, namespace, False)
+            latest = {each.namespace: each.latest or each.id for each in reversed(found)}
+            for each in listed:
+                if session and (not filter or _matches(reader.load(each.metadata), filter)):
+                    yield self._tuple(reader, thread, each, latest[each.namespace], session.version)
 
     def _threads(self) -> Iterator[str]:
         cursor = None
@@ -247,45 +253,49 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        place = place_of(config)
-        thread = self._thread(place.thread)
-        described = _listed(get_checkpoint_metadata(config, metadata))
+        address = address_of(config)
+        thread = self._thread(address.thread)
+        described = get_checkpoint_metadata(config, metadata)
         run_id = described.get("run_id")
-        stored = {
-            name: value
-            for name, value in checkpoint.items()
-            if name not in ("id", "channel_values") and not (name == "pending_sends" and not value)
-        }
-        document: Document = {
-            "id": checkpoint["id"],
-            **({"ns": place.namespace} if place.namespace else {}),
-            **({"parent": place.checkpoint} if place.checkpoint else {}),
-            "checkpoint": stored,
-            "metadata": thread.codec.encode(described),
-        }
-        thread.put(
-            place.namespace,
-            place.checkpoint,
-            document,
-            checkpoint["channel_values"],
-            new_versions,
-            str(run_id) if run_id else None,
-            lambda: self._create(place.thread, config),
+        own = {name: each for name, each in checkpoint.items() if name not in ("id", "channel_values")}
+        put = StoredCheckpoint(
+            id=checkpoint["id"],
+            namespace=address.namespace,
+            parent=address.checkpoint,
+            checkpoint=thread.codec.dump(own),
+            metadata=thread.codec.dump(described),
+            values={},
+            held={},
+            run_id=str(run_id) if run_id else None,
         )
-        return _config(place.thread, place.namespace, checkpoint["id"])
+        thread.put(
+            put,
+            checkpoint["channel_values"],
+            checkpoint["channel_versions"],
+            new_versions,
+            partial(self._create, address.thread, config),
+            fork=described.get("source") == "fork",
+        )
+        return _config(address.thread, address.namespace, checkpoint["id"])
 
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        place = place_of(config)
-        self._thread(place.thread).put_writes(
-            place.namespace,
-            place.checkpoint or "",
-            writes,
-            task_id,
-            task_path,
-            lambda: self._create(place.thread, config, new=False),
-        )
+        address = address_of(config)
+        thread = self._thread(address.thread)
+        written = [
+            Write(
+                task=task_id,
+                path=task_path,
+                index=WRITES_IDX_MAP.get(channel, index),
+                channel=channel,
+                value=thread.codec.dump(value),
+            )
+            for index, (channel, value) in enumerate(writes)
+        ]
+        if written:
+            create = partial(self._create, address.thread, config, new=False)
+            thread.put_writes(address.namespace, address.checkpoint or "", written, create)
 
     def _create(self, thread: str, config: RunnableConfig, *, new: bool = True) -> None:
         user = config.get("configurable", {}).get("user_id")
@@ -300,47 +310,27 @@ class DjangoSaver(BaseCheckpointSaver[int]):
                 raise
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        gone: dict[str, set[tuple[str, str]]] = {}
+        threads: dict[str, list[Note]] = {}
         for run_id in run_ids:
             for note in self._store.find_notes(run_id=str(run_id)):
-                if note.key.startswith((places.checkpoints(), places.DESKS)):
-                    document = opened(note)
-                    found = (document.get("ns", ""), document["id"])
-                    gone.setdefault(note.session_id, set()).add(found)
-        for thread, doomed in gone.items():
-            remove(self._thread(thread), partial(_those_of, doomed))
+                if note.key.startswith((keys.CHECKPOINTS, keys.HEADS)):
+                    threads.setdefault(note.session_id, []).append(note)
+        for name, notes in threads.items():
+            thread = self._thread(name)
+            removal.remove(thread, {thread.reader().checkpoint_of(note).name for note in notes})
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
 
 
-def _listed(value: Any) -> Any:
-    """Metadata with lists for tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: _listed(each) for key, each in value.items()}
-    return [_listed(each) for each in value] if isinstance(value, list | tuple) else value
+def _matches(metadata: dict[str, Any], filter: dict[str, Any]) -> bool:
+    return all(_named(metadata, name) == value for name, value in filter.items())
 
 
-def _those_of(doomed: set[tuple[str, str]], found: Sequence[Document]) -> set[tuple[str, str]]:
-    return doomed & {(document.get("ns", ""), document["id"]) for document in found}
-
-
-def _all_but_the_newest(found: Sequence[Document]) -> set[tuple[str, str]]:
-    """All but the newest of each namespace and the ancestors its delta channels are rebuilt from."""
-    by_name = {(document.get("ns", ""), document["id"]): document for document in found}
-    newest: dict[str, Document] = {}
-    for document in found:  # the newest first
-        newest.setdefault(document.get("ns", ""), document)
-    kept: set[tuple[str, str]] = set()
-    for namespace, document in newest.items():
-        here: Document | None = document
-        counters = document["metadata"].get("j", {}).get("counters_since_delta_snapshot") or {}
-        missing = set(counters) - channels_of(document)
-        kept.add((namespace, document["id"]))
-        while missing and here is not None:
-            here = by_name.get((namespace, here.get("parent", "")))
-            if here is not None:
-                kept.add((namespace, here["id"]))
-                missing -= channels_of(here)
-    return set(by_name) - kept
+def _named(metadata: Any, name: str) -> Any:
+    """What metadata have under a name; a dot goes into what is nested."""
+    if isinstance(metadata, dict) and name in metadata:
+        return metadata[name]
+    first, dot, rest = name.partition(".")
+    return _named(metadata.get(first), rest) if dot and isinstance(metadata, dict) else None

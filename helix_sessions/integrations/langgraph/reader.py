@@ -1,0 +1,236 @@
+"""Reads a thread: its checkpoints, and their values and writes."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from helix_sessions import documents
+from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
+from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.langgraph import first_form, keys, stored
+from helix_sessions.integrations.langgraph.heads import Head
+from helix_sessions.integrations.langgraph.lists import digest, numbers_of, spans_of
+from helix_sessions.integrations.langgraph.references import Referring, long_texts
+from helix_sessions.integrations.langgraph.stored import (
+    Items,
+    Messages,
+    Scalar,
+    Span,
+    StoredCheckpoint,
+    Value,
+    Write,
+)
+from helix_sessions.integrations.langgraph.values import Codec
+from helix_sessions.store import SessionStore
+from helix_sessions.types import JSON, Note, SessionHead
+
+with needed_from("langgraph"):
+    from langgraph.checkpoint.base import PendingWrite, writes_sort_key
+
+_NEAR = 100
+"""Reading so many messages in between costs less than asking again."""
+
+
+class Reader:
+    """Reads one thread for one call: what its checkpoints share is read once, every value is made anew."""
+
+    def __init__(self, store: SessionStore, thread: str, codec: Codec) -> None:
+        self._store = store
+        self._thread = thread
+        self._codec = codec
+        self._checkpoints: dict[tuple[str, str], StoredCheckpoint] = {}
+        self._apart: dict[str, list[Note]] | None = None
+        self._texts: dict[int, str] = {}
+        self._items: dict[str, dict[int, str]] = {}
+
+    def open(self) -> SessionHead | None:
+        """The thread's session, which is read before anything else of a thread; `None` if there is none.
+
+        Here a session that is no thread of LangGraph's is to be refused.
+        """
+        try:
+            return self._store.get_session_head(self._thread)
+        except SessionNotFound:
+            return None
+
+    def head(self, namespace: str) -> Head:
+        """A namespace as it is now. The version that a write will depend on is read first, so that a change
+        in between is noticed."""
+        session = self.open()
+        if session is None:
+            return Head(version=0, message_count=0, checkpoint=None)
+        notes = self.notes(keys=[keys.head(namespace)])
+        if not notes:  # it was removed, or is older than heads are
+            notes = self.notes(prefix=keys.checkpoints(namespace), last_first=True, limit=1)
+        return Head(
+            version=session.version,
+            status=session.status,
+            message_count=session.message_count,
+            checkpoint=self.checkpoint_of(notes[0]) if notes else None,
+        )
+
+    def find(self, namespace: str, *checkpoints: str) -> StoredCheckpoint | None:
+        """The first of these checkpoints, if it is there; all are read at once."""
+        missing = [each for each in checkpoints if (namespace, each) not in self._checkpoints]
+        if missing:
+            wanted = [keys.checkpoint(namespace, each) for each in missing]
+            for note in self.notes(keys=[*wanted, keys.head(namespace)]):  # the head comes last
+                self.checkpoint_of(note)
+        return self._checkpoints.get((namespace, checkpoints[0]))
+
+    def checkpoints(self, namespace: str | None = None) -> list[StoredCheckpoint]:
+        """All checkpoints, newest first, of one namespace or of all, with all writes that are apart.
+
+        Heads are read first: one that is followed meanwhile is then found among those that are filed.
+        """
+        heads = {"prefix": keys.HEADS} if namespace is None else {"keys": [keys.head(namespace)]}
+        newest = self.notes(**heads)
+        filed = self.notes(prefix=keys.checkpoints(namespace))
+        found = {each.name: each for each in map(self.checkpoint_of, (*filed, *newest))}
+        self._apart = self._writes_apart(keys.WRITES)
+        return sorted(found.values(), key=lambda each: each.id, reverse=True)
+
+    def checkpoint_of(self, note: Note) -> StoredCheckpoint:
+        if stored.is_of_first_form(note):
+            found = first_form.checkpoint_of(note, self._codec, self.message)
+        else:
+            found = stored.checkpoint_of(note)
+        self._checkpoints[found.name] = found
+        return found
+
+    def writes_of(self, note: Note) -> tuple[Write, ...]:
+        """The writes of a note that keeps them apart from their checkpoint."""
+        if stored.is_of_first_form(note):
+            return first_form.writes_of(note, self._codec, self.message)
+        return stored.writes_of(note)
+
+    def values(self, checkpoint: StoredCheckpoint) -> dict[str, Any]:
+        """The channel values of a checkpoint."""
+        return {
+            channel: self._value(checkpoint.namespace, channel, value)
+            for channel, value in self.stored_values(checkpoint).items()
+        }
+
+    def stored_values(self, checkpoint: StoredCheckpoint) -> dict[str, Value]:
+        """The values as they are stored, those that an earlier checkpoint holds included."""
+        values = dict(checkpoint.values)
+        for channel, holder in checkpoint.held.items():
+            found = self.find(checkpoint.namespace, holder, *checkpoint.held.values())
+            if found is None or channel not in found.values:
+                raise CheckpointNotFound(f"What checkpoint {checkpoint.id!r} needs was removed meanwhile.")
+            values[channel] = found.values[channel]
+        return values
+
+    def writes(self, checkpoint: StoredCheckpoint) -> list[PendingWrite]:
+        """The pending writes of a checkpoint, in the order a step applies them.
+
+        A task whose messages were truncated from the transcript has written nothing: it will run again.
+        """
+        prefix = keys.writes(*checkpoint.name)
+        apart = self._writes_apart(prefix) if self._apart is None else self._apart
+        tasks: dict[str, list[Write]] = defaultdict(list)
+        for write in stored.merged(checkpoint.writes, self._all(apart.get(prefix, ()))):
+            tasks[write.task].append(write)
+        found: list[tuple[Any, PendingWrite]] = []
+        for writes in tasks.values():
+            with suppress(CheckpointNotFound):
+                found += [
+                    (
+                        writes_sort_key(write.path, write.task, write.index),
+                        (write.task, write.channel, self.load(write.value)),
+                    )
+                    for write in writes
+                ]
+        return [write for _, write in sorted(found, key=lambda each: each[0])]
+
+    def _writes_apart(self, prefix: str) -> dict[str, list[Note]]:
+        """Writes that are not with their checkpoints, by the beginnings of their keys."""
+        found: dict[str, list[Note]] = defaultdict(list)
+        for note in self.notes(prefix=prefix):
+            found[keys.checkpoint_of_writes(note.key)].append(note)
+        return found
+
+    def _all(self, notes: Iterable[Note]) -> Iterator[Write]:
+        for note in notes:
+            yield from self.writes_of(note)
+
+    def load(self, value: Scalar) -> Any:
+        return self._codec.load(value.resolve(self._long_texts) if isinstance(value, Referring) else value)
+
+    def items(self, namespace: str, channel: str, value: Messages | Items) -> list[Any]:
+        if isinstance(value, Messages):
+            return [self._codec.load_message(message) for message in self._messages(value)]
+        return [self._codec.load_item(item) for item in self._noted(namespace, channel, value)]
+
+    def _value(self, namespace: str, channel: str, value: Value) -> Any:
+        if isinstance(value, Messages | Items):
+            return self.items(namespace, channel, value)
+        return self.load(value)
+
+    def text(self, position: int) -> str:
+        """The text of a message of the transcript."""
+        if position not in self._texts:
+            self._read(position, position + 1)
+        if position not in self._texts:
+            raise self._truncated()
+        return self._texts[position]
+
+    def message(self, position: int, known_by: str) -> dict[str, JSON]:
+        """A message of the transcript, if its text has this digest."""
+        text = self.text(position)
+        if digest(text) != known_by:
+            raise self._truncated()
+        message: dict[str, JSON] = documents.load(text)
+        return message
+
+    def _long_texts(self, position: int) -> list[bytes]:
+        return long_texts(documents.load(self.text(position)))
+
+    def _messages(self, value: Messages) -> list[Any]:
+        positions = numbers_of(value.spans)
+        missing = sorted({position for position in positions if position not in self._texts})
+        for first, end in _near(spans_of(missing)):
+            self._read(first, end)
+        if not all(position in self._texts for position in positions):
+            raise self._truncated()
+        if positions and digest(self._texts[positions[-1]]) != value.digest:
+            raise self._truncated()
+        return documents.load_all([self._texts[position] for position in positions])
+
+    def _noted(self, namespace: str, channel: str, value: Items) -> list[Any]:
+        prefix = keys.items(namespace, channel)
+        numbers = numbers_of(value.spans)
+        if prefix not in self._items:
+            notes = self.notes(prefix=prefix)
+            self._items[prefix] = {keys.number_of(note.key): documents.write(note.document) for note in notes}
+        try:
+            return documents.load_all([self._items[prefix][number] for number in numbers])
+        except KeyError:
+            raise CheckpointNotFound(f"Items of {channel!r} were removed meanwhile.") from None
+
+    def _read(self, first: int, end: int) -> None:
+        page = self._store.get_message_texts(self._thread, offset=first, limit=end - first)
+        self._texts.update(enumerate(page.texts, first))
+
+    def notes(self, **which: Any) -> list[Note]:
+        try:
+            return self._store.get_notes(self._thread, **which)
+        except SessionNotFound:
+            return []
+
+    def _truncated(self) -> CheckpointNotFound:
+        return CheckpointNotFound(
+            f"The transcript of {self._thread!r} was truncated: this checkpoint's messages are gone."
+        )
+
+
+def _near(spans: Iterable[Span]) -> list[Span]:
+    """Ranges, joined where they are near each other."""
+    joined: list[Span] = []
+    for first, end in spans:
+        if joined and first - joined[-1][1] <= _NEAR:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((first, end))
+    return joined
