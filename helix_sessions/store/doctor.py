@@ -249,13 +249,13 @@ def _look_for_states(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[
     for session_id, base, number, digest in _texts(connection, scope, columns, "state_number > 0"):
         try:
             state = snapshots.read(connection, session_id, base, number)
+            wrong = "the state is not the one that was saved"
+            if documents.digest(documents.write(state)) == digest:
+                continue
         except HelixSessionsError as error:
-            yield session_id, f"the state cannot be put together: {error.code}"
-        else:
-            if documents.digest(documents.write(state)) != digest and not _moved(
-                connection, session_id, number
-            ):
-                yield session_id, "the state is not the one that was saved"
+            wrong = f"the state cannot be put together: {error.code}"
+        if not _moved(connection, session_id, number):
+            yield session_id, wrong
 
 
 def _look_for_unreadable(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
@@ -278,7 +278,7 @@ def _look_for_unreadable(connection: BaseDatabaseWrapper, scope: Scope) -> Itera
 
 
 def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> bool:
-    """Whether the session got another state while it was being read."""
+    """Whether the session got another state, or was deleted, while it was being read."""
     sql = f"SELECT 1 FROM {SESSIONS} WHERE session_id = %s AND state_number = %s"  # noqa: S608
     return not fetch(connection, sql, [session_id, number])
 

@@ -179,7 +179,8 @@ def _range_sql(vendor: str, types: int | None, by_run: bool) -> str:
     return (
         f"SELECT {log_rows.selection(vendor)} FROM {table(Event).name} e {log_rows.MESSAGE}"  # noqa: S608
         ' WHERE e."session_id" = %s AND e."seq" >= %s AND e."seq" < %s'
-        f' AND EXISTS (SELECT 1 FROM {table(Session).name} s WHERE s."session_id" = %s AND {present("s.")})'
+        ' AND e."seq" >= (SELECT s."first_seq"'  # those before it are archived, and about to be removed
+        f' FROM {table(Session).name} s WHERE s."session_id" = %s AND {present("s.")})'
         f'{conditions} ORDER BY e."seq" LIMIT %s'
     )
 

@@ -204,11 +204,35 @@ def _archived_lines(
     archive = ArchivedRange.objects.using(connection.alias).get(
         session_id=session_id, first_seq=values["first_seq"]
     )
+    while True:
+        try:
+            for line in archives.read_file(archive):
+                yield f'{{"kind":"archived_event","event":{line}}}'
+            return
+        except FileNotFoundError as error:
+            if not _is_elsewhere(connection, archive):
+                name = f"The archive {archive.name!r} of session {session_id!r}"
+                raise NotFound(f"{name} is missing.") from error
+
+
+def _is_elsewhere(connection: BaseDatabaseWrapper, archive: ArchivedRange) -> bool:
+    """Whether a rotation has written an archive's lines to another file by now; then `archive` says where.
+    That is later than the moment of the export, so it takes another connection to see it."""
+    place = archive.storage, archive.name
+    other = connection.copy()
     try:
-        for line in archives.read_file(archive):
-            yield f'{{"kind":"archived_event","event":{line}}}'
-    except FileNotFoundError as error:
-        raise NotFound(f"The archive {archive.name!r} of session {session_id!r} is missing.") from error
+        found = fetch(other, _place_sql(), [archive.session_id, archive.first_seq])
+    finally:
+        other.close()
+    if found:
+        archive.storage, archive.name = found[0]
+    return (archive.storage, archive.name) != place
+
+
+@cache
+def _place_sql() -> str:
+    notes = table(ArchivedRange).name
+    return f'SELECT "storage", "name" FROM {notes} WHERE "session_id" = %s AND "first_seq" = %s'  # noqa: S608
 
 
 def _rows(connection: BaseDatabaseWrapper, model: type[models.Model], session_id: str) -> Iterator[list[Any]]:

@@ -97,7 +97,9 @@ class SessionLog:
     def _read(self, after: int) -> Batch | None:
         connection = connections[self.key[0]]
         limit = self._limit
-        rows = fetch(connection, _next_sql(connection.vendor), [self.key[1], after, limit, self.key[1]])
+        session_id = self.key[1]
+        params = [session_id, after, session_id, limit, session_id]
+        rows = fetch(connection, _next_sql(connection.vendor), params)
         if not rows:
             return None
         created_at, head = table(Session).decoder(("created_at", "head_seq"))(rows[0][:2])
@@ -129,7 +131,9 @@ def _next_sql(vendor: str) -> str:
     return (
         f'SELECT s."created_at", {head}, {log_rows.selection(vendor)}'  # noqa: S608
         f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
-        ' WHERE "session_id" = %s AND "seq" > %s ORDER BY "seq" LIMIT %s) e ON 1 = 1'
+        ' WHERE "session_id" = %s AND "seq" > %s AND "seq" >='
+        f' (SELECT "first_seq" FROM {table(Session).name} WHERE "session_id" = %s)'
+        ' ORDER BY "seq" LIMIT %s) e ON 1 = 1'
         f' {log_rows.MESSAGE} WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
     )
 

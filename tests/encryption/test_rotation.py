@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -16,6 +16,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import Answer
 from tests.encryption.test_at_rest import fill, said
 from tests.invariants import assert_invariants, dump
+from tests.parallel import run_threads
 
 pytestmark = pytest.mark.django_db
 
@@ -56,6 +57,20 @@ def test_everything_is_sealed_anew_and_reads_the_same(store, encrypted):
     assert_invariants("s")
     assert is_guarded(connection)
     assert store.rotate_encryption().rows == 0
+
+
+def test_events_that_are_archived_are_left_to_who_removes_them(store, encrypted, archive_storage):
+    """Written again, they would be new rows, which a removal that is under way does not see."""
+    fill(store)
+    left = list(Event.objects.filter(session_id="s", seq__lte=2))
+    store.archive_events("s", keep=5)
+    Event.objects.bulk_create(left)
+    marks = list(Event.objects.filter(session_id="s", seq__lte=2).values_list("data", flat=True))
+    encrypted("old", "new", active="new")
+    done = store.rotate_encryption()
+    assert (done.errors, done.rows > 10) == (0, True)
+    encrypted("old", active="old")
+    assert list(Event.objects.filter(session_id="s", seq__lte=2).values_list("data", flat=True)) == marks
 
 
 def test_the_log_is_guarded_during_and_after(store, encrypted):
@@ -170,3 +185,26 @@ class TestTheCommand:
         call_command("rotate_encryption", "--new-key", stdout=out)
         settings.HELIX_SESSIONS = {"ENCRYPTION": {"keys": {"a": out.getvalue().strip()}, "active": "a"}}
         assert keyring() is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_export_finds_an_archive_that_is_sealed_anew_meanwhile(store, encrypted, archive_storage):
+    """It sees the moment at which it began; the file of that moment is gone, and another holds its lines."""
+    fill(store)
+    store.archive_events("s", keep=5)
+    before = io.StringIO()
+    store.export_sessions(before, session_ids=["s"])
+    encrypted("old", "new", active="new")
+
+    class Interrupted(io.StringIO):
+        rotated: ClassVar[list[Any]] = []
+
+        def write(self, line: str) -> int:
+            if line.startswith('{"kind":"archived_range"') and not self.rotated:
+                self.rotated.extend(run_threads(1, lambda _: store.rotate_encryption().files))
+            return super().write(line)
+
+    during = Interrupted()
+    store.export_sessions(during, session_ids=["s"])
+    assert during.rotated == [1]
+    assert during.getvalue() == before.getvalue()

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,22 @@ class TestArchive:
         assert_healthy("s")
         store.append_messages("s", [{"role": "user", "content": "more"}])
         assert store.get_events("s")[-1].seq == len(log) + 1
+
+    def test_what_is_archived_and_still_there_is_not_read(
+        self, store: SessionStore, archive_storage: Path
+    ) -> None:
+        """Rows that somebody kept from being removed, from the first one on."""
+        log = talk(store, "s", 20)
+        left = list(Event.objects.filter(session_id="s", seq__lte=2))
+        store.archive_events("s", keep=5)
+        Event.objects.bulk_create(left)
+        assert store.get_events("s") == log[-5:]
+        with pytest.raises(EventsArchived):
+            store.get_events("s", 2)
+        with store.subscribe("s", after=0) as tail:
+            assert list(islice(tail, 5)) == log[-5:]
+        store.archive_events("s", keep=5)
+        assert_healthy("s")
 
     def test_the_file_holds_the_events_exactly(self, store: SessionStore, archive_storage: Path) -> None:
         log = talk(store, "s", 12)

@@ -151,15 +151,16 @@ class Jobs:
 
     def examine(self) -> None:
         found = self._store.examine_sessions(deep=True)
-        assert not [finding for finding in found if finding.severity == "error"], found
+        errors = [finding for finding in found if finding.severity == "error"]
+        assert not errors, errors
 
     def read(self) -> None:
         for key in SESSIONS:
-            events = self._store.get_events(key)
-            numbers = [event.seq for event in events]
-            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
+            numbers = [event.seq for event in self._store.get_events(key)]
+            first = numbers[0] if numbers else 0
+            assert numbers == list(range(first, first + len(numbers))), f"a gap: {numbers}"
             page = self._store.get_messages(key)
-            assert len(page.messages) == page.total
+            assert len(page.messages) == page.total, f"{len(page.messages)} of {page.total} messages"
 
     def all(self) -> list[Callable[[], None]]:
         return [

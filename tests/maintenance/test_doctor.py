@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -246,3 +247,18 @@ def test_writers_next_to_it_are_not_mistaken(store: SessionStore) -> None:
         return []
 
     assert run_threads(4, work) == [[]] * 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_is_deleted_while_it_is_looked_at_is_no_finding(store: SessionStore) -> None:
+    store.create_session("s", agent_type="writer", custom_state={"n": 0})
+    deleted: list[object] = []
+
+    def delete_before_the_state_is_read(execute: Any, sql: str, *rest: Any) -> Any:
+        if '"number" BETWEEN %s AND %s' in sql:
+            deleted.extend(run_threads(1, lambda _: store.delete_session("s")))
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(delete_before_the_state_is_read):
+        assert store.examine_sessions(deep=True) == []
+    assert deleted == [None]
