@@ -129,14 +129,8 @@ def check_connections(
         connection: Any = connections[alias]
         if connection.vendor == "sqlite":
             found.extend(_check_durability(connection))
-        elif connection.vendor == "postgresql" and connection.pg_version < MIN_POSTGRESQL:
-            found.append(
-                Error(
-                    f"PostgreSQL {connection.pg_version // 10000} of database {alias!r} is too old.",
-                    hint="PostgreSQL 14 or newer is needed.",
-                    id="helix_sessions.E007",
-                )
-            )
+        elif connection.vendor == "postgresql":
+            found.extend(_check_server(connection))
     return found
 
 
@@ -173,6 +167,32 @@ def _check_sqlite_options(connection: Any) -> list[CheckMessage]:
                 "for each other.",
                 hint='Add "timeout": 30 to its OPTIONS.',
                 id="helix_sessions.W002",
+            )
+        )
+    return found
+
+
+def _check_server(connection: Any) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    if connection.pg_version < MIN_POSTGRESQL:
+        found.append(
+            Error(
+                f"PostgreSQL {connection.pg_version // 10000} of database {connection.alias!r} is too old.",
+                hint="PostgreSQL 14 or newer is needed.",
+                id="helix_sessions.E007",
+            )
+        )
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [process] = cursor.fetchone()
+    told = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+    if process != connection.connection.info.backend_pid and not told:
+        found.append(
+            Warning(
+                f"A pooler is between the application and the database {connection.alias!r}, and Django was"
+                " not told.",
+                hint='Add "DISABLE_SERVER_SIDE_CURSORS": True to it.',
+                id="helix_sessions.W005",
             )
         )
     return found

@@ -489,6 +489,9 @@ class Lease:
     fence: int
     """Rises with each new lease of the session; writes under an older one are refused."""
     expires_at: datetime
+    token: str | None = None
+    """Tells it from another with its fence and owner: fences begin anew when a session is deleted and created
+    again, and come again when the database is set back. `None` is not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

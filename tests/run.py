@@ -95,7 +95,7 @@ def _database_environment(engine: str) -> Iterator[dict[str, str]]:
                 install_wheel()
             url = stack.enter_context(private_server()).url
         if os.environ.get("HELIX_TEST_POOLED"):
-            url = stack.enter_context(pgbouncer(url, pool_size=30))
+            url = stack.enter_context(pgbouncer(url, pool_size=30)).url
         yield {"DATABASE_URL": url}
 
 

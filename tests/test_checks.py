@@ -15,6 +15,7 @@ from django.test import override_settings
 from helix_sessions import checks as ours
 from helix_sessions.checks import check_connections, check_databases, check_settings, check_time_zones
 from project.database import SQLITE_OPTIONS
+from tests.pgbouncer import MISSING, find_pgbouncer, pgbouncer
 
 
 def found(messages: list[CheckMessage]) -> list[tuple[type[CheckMessage], str | None, str | None]]:
@@ -202,6 +203,24 @@ class TestPostgresql:
         assert found(check_connections(None, ["default"])) == [
             (Error, "helix_sessions.E007", "PostgreSQL 14 or newer is needed.")
         ]
+
+    def test_w005_a_pooler_that_django_does_not_know_of(self, django_db_blocker: Any, engine: str) -> None:
+        if engine != "postgresql":
+            pytest.skip("needs PostgreSQL")
+        if find_pgbouncer() is None:
+            pytest.skip(MISSING)
+        known = connections["default"].settings_dict
+        given = {name: known[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD")}
+        server = "postgresql://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**known)
+        hint = 'Add "DISABLE_SERVER_SIDE_CURSORS": True to it.'
+        for told, expected in ((False, [(Warning, "helix_sessions.W005", hint)]), (True, [])):
+            given["DISABLE_SERVER_SIDE_CURSORS"] = told
+            with (
+                pgbouncer(server) as pooler,
+                django_db_blocker.unblock(),
+                database("behind", **given, HOST="127.0.0.1", PORT=str(pooler.port)),
+            ):
+                assert found(check_connections(None, ["behind"])) == expected, told
 
 
 class TestOthers:

@@ -180,6 +180,7 @@ class Session(models.Model):
     workspace_ref = DocumentField(null=True, searchable=True)
 
     version = models.BigIntegerField(default=1)
+    write_mark = models.BigIntegerField(null=True)
     head_seq = models.BigIntegerField(default=0)
     first_seq = models.BigIntegerField(default=1)
     message_count = models.BigIntegerField(default=0)
@@ -192,6 +193,7 @@ class Session(models.Model):
     run_id = IdField(null=True)
     fence = models.BigIntegerField(default=0)
     lease_owner = IdField(null=True)
+    lease_token = IdField(max_length=32, null=True)
     lease_expires_at = models.DateTimeField(null=True)
     checkpoint_id = IdField(max_length=512, null=True)
     checkpointed_at = models.DateTimeField(null=True)

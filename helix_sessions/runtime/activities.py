@@ -196,7 +196,9 @@ class Activity:
     def _check_lease(self) -> None:
         """At each boundary: a model is not asked for somebody else's session."""
         newest, ours = self._store.get_lease(self._key), self._driven.lease
-        if newest is None or ours is None or newest.fence != ours.fence:
+        if newest is None or ours is None:
+            raise Fenced
+        if (newest.fence, newest.token) != (ours.fence, ours.token):
             raise Fenced
 
     async def _is_interrupted(self) -> bool:

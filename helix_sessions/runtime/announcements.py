@@ -8,6 +8,7 @@ from django.dispatch import Signal
 
 from helix_sessions import signals
 from helix_sessions.agents import AgentSession
+from helix_sessions.store.database import after_commit
 
 
 def loaded(sender: type, session: AgentSession) -> None:
@@ -35,7 +36,7 @@ def action_executed(sender: type, before: AgentSession, after: AgentSession, act
 def saved(sender: type, session: AgentSession, using: str) -> None:
     """Once the transaction that saved it has committed: now, unless the caller has one open."""
     tell = partial(_tell, signals.session_saved, sender, session)
-    connections[using].on_commit(tell, robust=True)
+    after_commit(connections[using], tell, robust=True)
 
 
 def save_failed(sender: type, session_id: str, error: Exception) -> None:

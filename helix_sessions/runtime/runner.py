@@ -246,7 +246,7 @@ class SessionRunner:
         return (
             lease is not None
             and before is not None
-            and lease.fence == before.fence
+            and (lease.fence, lease.token) == (before.fence, before.token)
             and lease.expires_at > timezone.now()
         )
 

@@ -92,7 +92,13 @@ class Contexts(States):
         with self._write(session_id, expected_version, columns=ALL_COLUMNS) as work:
             session = work.session
             before = None if session.location is None else documents.load(session.location)
-            work.change(location=text, fence=session.fence + 1, lease_owner=None, lease_expires_at=None)
+            work.change(
+                location=text,
+                fence=session.fence + 1,
+                lease_owner=None,
+                lease_token=None,
+                lease_expires_at=None,
+            )
             work.delete(ContextEpoch)
             work.event("session_moved", {"from": before, "to": location})
             custom = snapshots.read(

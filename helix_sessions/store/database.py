@@ -1,8 +1,8 @@
 """The store's way to the database: statements, transactions, and driver errors in our words."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from django.db.backends.utils import CursorWrapper
 
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import HelixSessionsError, SessionBusy, StoreUnavailable
+from helix_sessions.store.kept import kept
 
 _BUSY_STATES = {
     "55P03",  # lock_not_available
@@ -36,6 +37,12 @@ _AWAY_STATES = (
 )
 _AWAY_WORDS = ("unable to open database file",)
 _MAY_BE_WRITTEN = "_helix_sessions_may_be_written"
+
+_IDLE = int(psycopg.pq.TransactionStatus.IDLE)
+_UNKNOWN_TRANSACTION = (
+    "A transaction was begun on this connection past Django; begin it with transaction.atomic()."
+    " Nothing was written."
+)
 
 _ROWS_TO_HOLD = 200
 """A kept cursor holds its last result; one with more rows is let go."""
@@ -78,10 +85,9 @@ def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
     let_go_if_broken(connection)
     if not prepare or connection.queries_logged:  # Django's own cursor can say what it ran
         return connection.cursor()
-    if connection.vendor == "postgresql":
-        proxied = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-        if proxied or not conf.PREPARED_STATEMENTS:
-            return connection.cursor()
+    unprepared = is_told_of_pooler(connection) or not conf.PREPARED_STATEMENTS
+    if connection.vendor == "postgresql" and unprepared:
+        return connection.cursor()
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     return connection.make_cursor(cast(CursorWrapper, _kept_cursor(connection)))
@@ -89,13 +95,14 @@ def _cursor(connection: BaseDatabaseWrapper, prepare: bool) -> CursorWrapper:
 
 def _kept_cursor(connection: BaseDatabaseWrapper) -> _PreparedCursor | _SqliteCursor:
     """One cursor is kept for each connection: making one costs as much as a small query."""
-    raw, kept = vars(connection).get("_helix_sessions_cursor", (None, None))
-    if raw is not connection.connection or getattr(kept, "closed", False):
+    beside = kept(connection)
+    if beside.cursor is None or getattr(beside.cursor, "closed", False):
         raw = connection.connection
         with connection.wrap_database_errors:
-            kept = _PreparedCursor(raw) if connection.vendor == "postgresql" else raw.cursor(_SqliteCursor)
-        vars(connection)["_helix_sessions_cursor"] = (raw, kept)
-    return cast(_PreparedCursor | _SqliteCursor, kept)
+            beside.cursor = (
+                _PreparedCursor(raw) if connection.vendor == "postgresql" else raw.cursor(_SqliteCursor)
+            )
+    return cast(_PreparedCursor | _SqliteCursor, beside.cursor)
 
 
 def fetch(
@@ -126,9 +133,11 @@ def let_go_if_broken(connection: BaseDatabaseWrapper) -> None:
             connection.close()
 
 
-def _connect(connection: BaseDatabaseWrapper) -> None:
-    """Without a connection nothing was written, whatever kept it from being made."""
+def connect(connection: BaseDatabaseWrapper) -> None:
+    """Have a connection that works, as far as that is known. Without one nothing was written, whatever kept
+    it from being made."""
     let_go_if_broken(connection)
+    connection.close_if_health_check_failed()
     if connection.connection is None:
         try:
             connection.ensure_connection()
@@ -136,17 +145,27 @@ def _connect(connection: BaseDatabaseWrapper) -> None:
             raise StoreUnavailable from error
 
 
-def execute_all(connection: BaseDatabaseWrapper, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
-    """Run statements one after the other, with the care that Django takes of each taken once for all."""
-    cursor = _cursor(connection, prepare=True)
-    if connection.execute_wrappers or connection.queries_logged:
-        for sql, params in statements:
+def execute_all(
+    connection: BaseDatabaseWrapper,
+    statements: Iterable[tuple[str, Sequence[Any]]],
+    *,
+    only_if_first: bool = False,
+) -> bool:
+    """Run statements one after the other, with the care that Django takes of each taken once for all.
+
+    With `only_if_first` the others are run only if the first has touched a row; whether they were.
+    """
+    cursor: Any = _cursor(connection, prepare=True)
+    care: Any = nullcontext()
+    if not (connection.execute_wrappers or connection.queries_logged):
+        connection.validate_no_broken_transaction()
+        cursor, care = cursor.cursor, connection.wrap_database_errors
+    with care:
+        for number, (sql, params) in enumerate(statements):
             cursor.execute(sql, params)
-        return
-    connection.validate_no_broken_transaction()
-    with connection.wrap_database_errors:
-        for sql, params in statements:
-            cursor.cursor.execute(sql, params)
+            if only_if_first and number == 0 and not cursor.rowcount:
+                return False
+    return True
 
 
 def lock_timeout() -> str:
@@ -154,18 +173,65 @@ def lock_timeout() -> str:
     return f"{max(1, round(conf.LOCK_TIMEOUT * 1000))}ms"
 
 
+def is_between_transactions(connection: BaseDatabaseWrapper) -> bool:
+    """Whether there is a connection, and its next statement is a transaction of its own: nobody has begun
+    one, and Django begins none."""
+    raw = connection.connection
+    if connection.in_atomic_block or not connection.autocommit or raw is None:
+        return False
+    if connection.vendor == "postgresql":
+        return bool(raw.pgconn.transaction_status == _IDLE)
+    return not getattr(raw, "in_transaction", False)
+
+
+def _join(connection: BaseDatabaseWrapper) -> None:
+    """Where the caller commits by hand, let there be a transaction for `atomic` to be a part of: SQLite
+    takes a savepoint outside of one for one, and commits it. One that Django does not know is refused."""
+    if connection.autocommit and not is_between_transactions(connection):
+        raise HelixSessionsError(_UNKNOWN_TRANSACTION)
+    by_hand = connection.vendor == "sqlite" and not connection.autocommit
+    if by_hand and not connection.connection.in_transaction:
+        execute(connection, "BEGIN IMMEDIATE", [])
+
+
+def is_told_of_pooler(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the project says that something pools connections by transaction, as Django wants it said."""
+    return bool(connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))
+
+
+def has_proxy(connection: BaseDatabaseWrapper) -> bool:
+    """Whether PostgreSQL's process that answers is not the one this connection was told of in the beginning.
+
+    Poolers that speak the protocol name a process that does not exist, for each transaction may get another.
+    What only passes bytes on is not noticed; it loses its connections with the server.
+    """
+    [[process]] = fetch(connection, "SELECT pg_backend_pid()", [], prepare=False)
+    return bool(process != connection.connection.info.backend_pid)
+
+
+def after_commit(connection: BaseDatabaseWrapper, act: Callable[[], Any], *, robust: bool = False) -> None:
+    """Call this once the transaction around it has committed; without one, now. Where the caller commits by
+    hand, Django takes it only inside a block."""
+    by_hand = not connection.in_atomic_block and not connection.get_autocommit()
+    with transaction.atomic(using=connection.alias) if by_hand else nullcontext():
+        connection.on_commit(act, robust=robust)
+
+
 @contextmanager
 def transaction_on(using: str) -> Iterator[BaseDatabaseWrapper]:
     """One transaction, or a part of the caller's."""
     connection = connections[using]
-    _connect(connection)
-    with errors_translated(), transaction.atomic(using=using):
-        try:
-            yield connection
-        except DatabaseError as error:
-            if is_away(error):  # before the commit
-                raise StoreUnavailable from error
-            raise
+    connect(connection)
+    with errors_translated():
+        if not connection.in_atomic_block:
+            _join(connection)
+        with transaction.atomic(using=using):
+            try:
+                yield connection
+            except DatabaseError as error:
+                if is_away(error):  # before the commit
+                    raise StoreUnavailable from error
+                raise
 
 
 @contextmanager

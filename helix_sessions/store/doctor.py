@@ -18,6 +18,7 @@ from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import execute, fetch
 from helix_sessions.store.invariant import Invariant
 from helix_sessions.store.invariants import SESSIONS, invariants
+from helix_sessions.store.known_rows import new_mark
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import SessionRow, lock_row, locking_transaction
 from helix_sessions.types import PRUNED_STATUSES, Finding
@@ -218,7 +219,7 @@ def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
     _, children, waits_now = _should_wait(row)
     since = (row.waiting_since or row.updated_at) if waits_now else None
     mended = Session.with_tombstones.using(connection.alias).filter(session_id=session_id)
-    mended.update(**derived, awaiting_children=children, waiting_since=since)
+    mended.update(**derived, awaiting_children=children, waiting_since=since, write_mark=new_mark())
 
 
 def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from helix_sessions.models.fields import key_of
 from helix_sessions.store import archives, inputs, records
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.belongings import every_table, kind_of
-from helix_sessions.store.database import execute, fetch
+from helix_sessions.store.database import connect, execute, fetch, is_between_transactions
 from helix_sessions.store.sessions import children_of
 from helix_sessions.store.tables import table
 from helix_sessions.store.unit import lock_row
@@ -140,7 +140,8 @@ def _one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
     """A transaction whose reads all see the same moment, and that locks nothing. Inside a caller's
     transaction it is that one, and what is read must be locked, as the second value says."""
     connection = connections[using]
-    if connection.in_atomic_block:
+    connect(connection)
+    if not is_between_transactions(connection):
         yield connection, True
     elif connection.vendor == "postgresql":
         with transaction.atomic(using=using):

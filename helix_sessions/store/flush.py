@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
+from helix_sessions.conf import conf
 from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
 from helix_sessions.store import known_rows
 from helix_sessions.store.database import execute, execute_all, fetch, lock_timeout
+from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import insert_sql, replace_sql, table, update_sql
 
 if TYPE_CHECKING:
     from helix_sessions.store.unit import Work
 
+_KNOWN_BY = ("lease_owner", "version", "head_seq", "fence", "write_mark")
+"""By what a row is told from one of another history, whatever the engine says. The first may be null."""
 _ROWS_PER_STATEMENT = 500
 _ROWS_WORTH_PREPARING = 24
 
@@ -27,7 +31,7 @@ _ROWS_WORTH_PREPARING = 24
 def all_of(work: "Work") -> str | None:
     """Flush a write that was decided under the lock; the row's new mark, if the engine tells it unasked."""
     connection = work.connection
-    if connection.vendor == "postgresql" and known_rows.are_kept(connection):
+    if connection.vendor == "postgresql" and not conf.PORTABLE_WRITES:
         return in_one_statement(work)
     table_by_table(work)
     return None
@@ -59,27 +63,33 @@ def in_one_statement(work: "Work") -> str | None:
     return str(fetch(work.connection, sql, params)[0][0])
 
 
-def if_unchanged(work: "Work", mark: str) -> str | None:
+def if_unchanged(work: "Work", known: KnownRow) -> str | None:
     """Flush a write that was decided on a remembered row, if the row still is that one.
 
     Returns the row's new mark, or `None` when nothing was written: the row has changed, or the write is
     not of the plain kind this is made for.
     """
+    if not work.changes:
+        return None
     if work.connection.vendor == "postgresql":
-        return _if_unchanged_on_postgresql(work, mark)
-    return _if_unchanged_on_sqlite(work, mark)
+        return _if_unchanged_on_postgresql(work, known)
+    return _if_unchanged_on_sqlite(work, known)
 
 
-def _if_unchanged_on_sqlite(work: "Work", mark: str) -> str | None:
+def _if_unchanged_on_sqlite(work: "Work", known: KnownRow) -> str | None:
     """In a transaction of its own, begun and ended here: Django's costs as much as the statements in it."""
     connection = work.connection
-    others, own = mark.split()
+    others, own = known.mark.split()
     if own != known_rows.own_changes(connection):
         return None
+    update = f"{update_sql(Session, tuple(work.changes), ('session_id',))} AND {_same('IS')}"
     execute(connection, "BEGIN IMMEDIATE", [])
     try:
-        if known_rows.sqlite_mark(connection) == mark:
-            execute_all(connection, [*_all_statements(work), ("COMMIT", ())])
+        if known_rows.sqlite_mark(connection) != known.mark:
+            return None
+        first = update, _update_params(work, known)
+        rest = [*_short_insertions(work), *work.statements, ("COMMIT", ())]
+        if execute_all(connection, [first, *rest], only_if_first=True):
             return f"{others} {known_rows.own_changes(connection)}"
         return None
     finally:
@@ -87,13 +97,12 @@ def _if_unchanged_on_sqlite(work: "Work", mark: str) -> str | None:
             connection.connection.rollback()
 
 
-def _if_unchanged_on_postgresql(work: "Work", xmin: str) -> str | None:
+def _if_unchanged_on_postgresql(work: "Work", known: KnownRow) -> str | None:
     if work.statements or any(len(rows) > _ROWS_WORTH_PREPARING for rows in work.inserts.values()):
         return None
     vendor = work.connection.vendor
     columns = tuple(work.changes)
-    encode = table(Session).encoder(vendor, (*columns, "session_id"))
-    params = [*encode([*work.changes.values(), work.session.session_id]), xmin, lock_timeout()]
+    params = [*_update_params(work, known), known.mark, lock_timeout()]
     for model, rows in work.inserts.items():
         encode = table(model).encoder(vendor, table(model).columns)
         for row in rows:
@@ -110,7 +119,8 @@ def _if_unchanged_sql(
 ) -> str:
     changes = ", ".join(f'"{column}" = %s' for column in columns)
     steps = [
-        f'taken AS (UPDATE {table(Session).name} SET {changes} WHERE "session_id" = %s AND xmin = %s::xid'  # noqa: S608
+        f'taken AS (UPDATE {table(Session).name} SET {changes} WHERE "session_id" = %s'  # noqa: S608
+        f" AND {_same('IS NOT DISTINCT FROM')} AND xmin = %s::xid"
         " AND set_config('lock_timeout', %s, true) IS NOT NULL RETURNING xmin)"
     ]
     for number, (model, rows, replacing) in enumerate(inserts):
@@ -123,6 +133,21 @@ def _if_unchanged_sql(
             f"{' ' + replace_sql(model) if replacing else ''})"
         )
     return f"WITH {', '.join(steps)} SELECT xmin::text FROM taken"  # noqa: S608
+
+
+def _same(equals: str) -> str:
+    """A condition: the row is the one that was remembered. `equals` compares what may be null."""
+    others = " AND ".join(f'"{name}" = %s' for name in _KNOWN_BY[1:])
+    return f'"{_KNOWN_BY[0]}" {equals} %s AND {others}'
+
+
+def _update_params(work: "Work", known: KnownRow) -> list[Any]:
+    """The changes of the session's row, its key, and what the remembered row was known by."""
+    vendor = work.connection.vendor
+    encode = table(Session).encoder(vendor, (*work.changes, "session_id"))
+    params = encode([*work.changes.values(), work.session.session_id])
+    owner, *numbers = [known.values[name] for name in _KNOWN_BY]
+    return [*params, owner, *(map(str, numbers) if vendor == "postgresql" else numbers)]
 
 
 def _type_of(field: "models.Field[Any, Any]") -> str:

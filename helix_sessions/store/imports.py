@@ -131,7 +131,7 @@ class _Tree:
             found = {**found, "storage": documents.write(conf.ARCHIVE_STORAGE), "name": '""'}
         columns = records.read(kind, found)
         if model is Session:
-            columns.update(lease_owner=None, lease_expires_at=None)  # nobody drives it here
+            columns.update(lease_owner=None, lease_token=None, lease_expires_at=None)  # nobody drives it here
             self._begin(columns["session_id"])
         elif columns["session_id"] != self.session_id:
             raise InvalidExport(f"A {kind} belongs to another session.")

@@ -1,5 +1,6 @@
 """Leases: which process may drive a session, and a fence against those that once could."""
 
+import os
 from collections.abc import Collection
 from copy import copy
 from datetime import datetime
@@ -14,9 +15,10 @@ from helix_sessions.store import inputs
 from helix_sessions.store.base import StoreBase, session_key
 from helix_sessions.store.database import fetch
 from helix_sessions.store.sessions import summaries
-from helix_sessions.store.unit import check_fence
+from helix_sessions.store.unit import SessionRow, check_fence
 from helix_sessions.types import UNSET, Lease, Occupancy, SessionSummary
 
+_LEASE = ("session_id", "fence", "lease_owner", "lease_expires_at", "lease_token")
 _OCCUPANCY = (
     *("session_id", "status", "run_id", "pending_inputs", "lease_owner", "lease_expires_at"),
     *("awaiting_client", "suspended_awaiting_children"),
@@ -42,9 +44,11 @@ class Leases(StoreBase):
             if session.lease_owner != name:
                 if session.lease_owner is not None and session.lease_expires_at > now:
                     raise LeaseHeld(session.lease_owner, session.lease_expires_at)
-                work.change(fence=session.fence + 1, lease_owner=name)
+                work.change(fence=session.fence + 1, lease_owner=name, lease_token=None)
+            if session.lease_token is None:
+                work.change(lease_token=os.urandom(8).hex())
             work.change(lease_expires_at=now + length)
-        return Lease(session_id=session.session_id, owner=name, fence=session.fence, expires_at=now + length)
+        return _lease(session)
 
     def renew_lease(self, lease: Lease, ttl: float) -> Lease:
         """Let a lease run `ttl` seconds from now; `Fenced` if it is not the session's newest any more."""
@@ -52,9 +56,8 @@ class Leases(StoreBase):
         with self._write(held.session_id, fenced=False) as work:
             check_fence(work.session, held)
             work.versioned = False
-            expires_at = clock(work.connection) + length
-            work.change(lease_expires_at=expires_at)
-        return Lease(session_id=held.session_id, owner=held.owner, fence=held.fence, expires_at=expires_at)
+            work.change(lease_expires_at=clock(work.connection) + length)
+        return _lease(work.session)
 
     def release_lease(self, lease: Lease) -> None:
         """Give a lease back, so that the next owner need not wait. Its holder is fenced from then on."""
@@ -62,19 +65,12 @@ class Leases(StoreBase):
         with self._write(held.session_id, fenced=False) as work:
             check_fence(work.session, held)
             work.versioned = False
-            work.change(lease_owner=None, lease_expires_at=None)
+            work.change(lease_owner=None, lease_token=None, lease_expires_at=None)
 
     def get_lease(self, session_id: str) -> Lease | None:
         """The session's newest lease unless it was given back, live or not."""
-        row = self._read(session_id, ("session_id", "fence", "lease_owner", "lease_expires_at"))
-        if row.lease_owner is None:
-            return None
-        return Lease(
-            session_id=row.session_id,
-            owner=row.lease_owner,
-            fence=row.fence,
-            expires_at=row.lease_expires_at,
-        )
+        row = self._read(session_id, _LEASE)
+        return None if row.lease_owner is None else _lease(row)
 
     def get_occupancy(self, session_id: str) -> Occupancy:
         """Who drives the session, what it has to do, and whether there is anything to wait for."""
@@ -111,6 +107,16 @@ class Leases(StoreBase):
         return store
 
 
+def _lease(row: SessionRow) -> Lease:
+    return Lease(
+        session_id=row.session_id,
+        owner=row.lease_owner,
+        fence=row.fence,
+        expires_at=row.lease_expires_at,
+        token=row.lease_token,
+    )
+
+
 def lease_of(value: Any) -> Lease:
     """A lease that a caller holds, checked."""
     lease = inputs.value_of(Lease, value, "A lease")
@@ -118,6 +124,7 @@ def lease_of(value: Any) -> Lease:
     inputs.identifier(lease.owner, "The owner of a lease")
     inputs.integer(lease.fence, "The fence of a lease")
     inputs.moment(lease.expires_at, "expires_at")
+    inputs.optional_identifier(lease.token, "The token of a lease")
     return lease
 
 

@@ -73,7 +73,7 @@ _GIVE_CLAIMS_BACK = (
     f'DELETE FROM {table(InputClaim).name} WHERE "session_id" = %s AND "input_id" IN'  # noqa: S608
     f' (SELECT "input_id" FROM {table(Input).name} WHERE "session_id" = %s)'
 )
-_FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner")
+_FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner", "lease_token")
 _COPIED_AT_ONCE = 500
 _DEFAULTS: dict[str, Any] = {
     field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()

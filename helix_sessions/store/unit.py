@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from helix_sessions import documents, encryption
 from helix_sessions.agents import AgentSession
+from helix_sessions.conf import conf
 from helix_sessions.encryption import SEALED
 from helix_sessions.exceptions import (
     ContentUnreadable,
@@ -30,7 +31,15 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.store import flush, known_rows, open_calls
-from helix_sessions.store.database import errors_translated, execute, fetch, lock_timeout, transaction_on
+from helix_sessions.store.database import (
+    connect,
+    errors_translated,
+    execute,
+    fetch,
+    is_between_transactions,
+    lock_timeout,
+    transaction_on,
+)
 from helix_sessions.store.known_rows import KnownRow
 from helix_sessions.store.tables import Row, insert_sql, table, update_sql
 from helix_sessions.store.tombstones import present
@@ -70,9 +79,17 @@ class SessionRow:
 
     head_seq: int
     message_count: int
+    write_mark: int | None
 
     def __init__(self, columns: Iterable[str], values: Iterable[Any]) -> None:
         self.__dict__.update(zip(columns, values, strict=True))
+
+    @classmethod
+    def of(cls, known: KnownRow) -> "SessionRow":
+        """A remembered row, to be changed without changing the memory."""
+        row = cls((), ())
+        row.__dict__.update(known.values)
+        return row
 
     @classmethod
     def read(cls, session_id: str, columns: tuple[str, ...], values: Sequence[Any]) -> "SessionRow":
@@ -163,6 +180,8 @@ def check_fence(row: Any, lease: Lease | None) -> None:
         return
     if (lease.fence, lease.owner) != (row.fence, row.lease_owner):
         raise Fenced(f"The lease {lease.fence} of {lease.owner!r} on {row.session_id!r} is over.")
+    if lease.token not in (None, row.lease_token):
+        raise Fenced(f"The lease {lease.fence} on {row.session_id!r} is another one of {lease.owner!r}.")
 
 
 def _with_owner(columns: tuple[str, ...], owner: Any) -> tuple[str, ...]:
@@ -331,6 +350,8 @@ class Work:
             self.change(version=self.session.version + (0 if self.new else 1), updated_at=self.now)
         elif "head_seq" in self.changes:
             self.change(updated_at=self.now)
+        if self.changes:
+            self.session.write_mark = self.changes["write_mark"] = known_rows.new_mark()
         return True
 
     def _note_waiting(self) -> None:
@@ -354,10 +375,13 @@ class Work:
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
 
     def as_known(self) -> KnownRow | None:
-        """The row as this write left it, for the next one; `None` if a part of it could not be read."""
+        """The row as this write left it, for the next one; `None` if a part of it could not be read, or
+        nothing tells it from another."""
         columns = vars(self.session)
-        if self.mark is None or "unreadable" in columns:
+        if self.mark is None or "unreadable" in columns or columns["write_mark"] is None:
             return None
+        if len(columns) == len(LIGHT_COLUMNS):  # nothing else was read or set
+            return KnownRow(self.mark, columns.copy())
         return KnownRow(self.mark, {name: columns[name] for name in LIGHT_COLUMNS})
 
 
@@ -416,7 +440,7 @@ class Tree:
 
     def remember(self) -> None:
         """Keep the rows that were committed, for the next write of this connection."""
-        if not self.connection.in_atomic_block:
+        if is_between_transactions(self.connection):
             for work in self._written:
                 if work.mark is not None and work.session.status != TOMBSTONE:
                     known_rows.remember(self.connection, work.session.session_id, work.as_known())
@@ -496,14 +520,17 @@ def decide(
 
 def _look(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
     """The row as it is, without a lock, with the mark that tells whether it still is when it is written."""
-    if connection.vendor != "postgresql" or connection.in_atomic_block or not known_rows.are_kept(connection):
+    connect(connection)
+    if connection.vendor != "postgresql" or conf.PORTABLE_WRITES or not is_between_transactions(connection):
         return None
     sql = _read_sql(connection.vendor, LIGHT_COLUMNS, False).replace("SELECT ", "SELECT xmin::text, ", 1)
     rows = fetch(connection, sql, [session_id])
     if not rows:
         return None
     values = vars(SessionRow.read(session_id, LIGHT_COLUMNS, rows[0][1:]))
-    return None if "unreadable" in values else KnownRow(rows[0][0], values)
+    if "unreadable" in values or values["write_mark"] is None:
+        return None
+    return KnownRow(rows[0][0], values)
 
 
 def _decide_unlocked(
@@ -515,7 +542,7 @@ def _decide_unlocked(
 ) -> tuple[Work, T] | None:
     """`None` if the lock is needed: to refuse, to say that there is nothing to do, or for what is staged,
     which changes without the row."""
-    work = Work(connection, SessionRow(known.values.keys(), known.values.values()))
+    work = Work(connection, SessionRow.of(known))
     if expected_version not in (None, work.session.version) or work.session.staged_count:
         return None
     try:
@@ -526,7 +553,7 @@ def _decide_unlocked(
     if not work.settle():
         return None
     with errors_translated():
-        work.mark = flush.if_unchanged(work, known.mark)
+        work.mark = flush.if_unchanged(work, known)
     if work.mark is None:
         return None
     known_rows.remember(connection, work.session.session_id, work.as_known())

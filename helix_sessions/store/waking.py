@@ -10,6 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.module_loading import import_string
 
 from helix_sessions.conf import conf
+from helix_sessions.store.database import after_commit
 
 _log = logging.getLogger("helix_sessions.waking")
 
@@ -26,4 +27,4 @@ def wake_after_commit(connection: BaseDatabaseWrapper, session_id: str, agent_ty
         except Exception:
             _log.exception("Session %r could not be woken; a sweep will find it.", session_id)
 
-    connection.on_commit(wake)
+    after_commit(connection, wake)

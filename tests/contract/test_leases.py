@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -176,6 +176,22 @@ class TestFence:
         store.create_session(session, agent_type="writer")
         with pytest.raises(Fenced):
             stale.increment_step_count(session)
+
+    def test_the_fence_of_the_same_owner_counts(self, store: SessionStore, session: str) -> None:
+        """An owner that gave its lease back and took another is not the one it was."""
+        old = store.acquire_lease(session, "a", 30)
+        store.release_lease(old)
+        new = store.acquire_lease(session, "a", 30)
+        for lease in (old, replace(old, token=None), replace(new, fence=new.fence + 1)):
+            for call in (
+                lambda lease=lease: store.fenced(lease).increment_step_count(session),
+                lambda lease=lease: store.renew_lease(lease, 30),
+                lambda lease=lease: store.release_lease(lease),
+                lambda lease=lease: store.fenced(lease).delete_session(session),
+            ):
+                with pytest.raises(Fenced):
+                    call()
+        assert store.fenced(new).increment_step_count(session) == 1
 
     def test_it_is_the_same_store_otherwise(self, store: SessionStore, django_user_model: Any) -> None:
         ann = django_user_model.objects.create(username="ann")

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.store import SessionStore, known_rows
 from helix_sessions.types import SessionState
+from tests.store.statements import needs_memory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,13 +85,17 @@ def test_a_write_to_a_row_this_connection_wrote_last(
     store: SessionStore, state: SessionState, engine: str, name: str
 ) -> None:
     if engine != "postgresql":
-        pytest.skip("rows are remembered on PostgreSQL")
+        pytest.skip("about PostgreSQL")
+    needs_memory()
     sent = counted(store, state, name, known=True)
     assert len(sent) == WRITES[name][3], "\n".join(sent)
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_admission(store: SessionStore, state: SessionState, engine: str, known: bool) -> None:
+    if known:
+        needs_memory()
+
     def admit() -> None:
         if not known:
             known_rows.forget(connections["default"], "s")

@@ -26,8 +26,8 @@ def campaign(seed: int, stop: Stop) -> Figures:
     server = f"postgresql://{settings['USER']}:{settings['PASSWORD']}@{settings['HOST']}:{settings['PORT']}/x"
     SessionStore().create_session("followed", agent_type="agent")
     connections.close_all()
-    with pgbouncer(server, POOL) as url:
-        settings |= {"HOST": "127.0.0.1", "PORT": url.rpartition(":")[2].partition("/")[0]}
+    with pgbouncer(server, POOL) as pooler:
+        settings |= {"HOST": "127.0.0.1", "PORT": str(pooler.port)}
         settings["DISABLE_SERVER_SIDE_CURSORS"] = True
         share = stop.share(WRITERS)
         reader = Lane(_follow, share.rounds * WRITERS, share)
