@@ -55,6 +55,8 @@ CAMPAIGNS = {
     "races": Campaign(ENGINES, 500),
     "failover": Campaign(("postgresql",), 20, on="server"),
     "pooled": Campaign(("postgresql",), 10_000, needs=_without_pgbouncer),
+    "failover_pooled": Campaign(("postgresql",), 20, on="server", needs=_without_pgbouncer),
+    "reused_ids": Campaign(("postgresql",), 20, on="server", needs=_without_pgbouncer),
     "patroni": Campaign(("postgresql",), 6, on="nothing", needs=_without_patroni),
     "long_session": Campaign(ENGINES, 100_000),
 }

@@ -8,12 +8,16 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from django.db import connection, connections
 
+from helix_sessions.exceptions import Fenced
 from helix_sessions.store import SessionStore
+from tests.pgbouncer import Pooler, pgbouncer
 from tests.postgres import Server
 from tests.torture.expected import assert_healthy
 from tests.torture.lanes import Figures, Lane, fork_context, wait_for_writes
@@ -23,18 +27,22 @@ from tests.torture.writer import LOST, Writer
 
 DISTANCE = 0.05
 """Seconds between the primary and its standby, one way."""
+OWNERS = 2
+OUTLIVED = "connections that outlived their primary"
 LONGEST_PEACE = 0.5
 """Seconds between the first writes and the loss of the primary."""
 
 
-def campaign(seed: int, stop: Stop, server: Server) -> Figures:
-    """`stop.rounds` failovers with a synchronous standby and as many with an asynchronous one."""
+def campaign(seed: int, stop: Stop, server: Server, *, pooled: bool = False) -> Figures:
+    """`stop.rounds` failovers with a synchronous standby and as many with an asynchronous one. With `pooled`
+    PgBouncer is led to the standby, and the application stays connected to that."""
     figures: Figures = Counter({"acknowledged writes lost": 0})
     slowest, total = 0.0, 0.0
     rounds = 0
     while stop.goes_on(rounds):
         for synchronous in (True, False):
-            found, seconds = _fail_over(server, seed + rounds, synchronous)
+            found, seconds = _fail_over(server, seed + rounds, synchronous, pooled)
+            figures[OUTLIVED] += found.pop(OUTLIVED, 0)
             if synchronous:
                 slowest, total = max(slowest, seconds), total + seconds
                 figures += found
@@ -46,10 +54,12 @@ def campaign(seed: int, stop: Stop, server: Server) -> Figures:
     figures["milliseconds until the next write, mean"] = round(total / max(rounds, 1) * 1000)
     figures["milliseconds until the next write, longest"] = round(slowest * 1000)
     figures.setdefault("acknowledged writes lost", 0)
+    if not pooled:
+        del figures[OUTLIVED]
     return figures
 
 
-def _fail_over(primary: Server, seed: int, synchronous: bool) -> tuple[Figures, float]:
+def _fail_over(primary: Server, seed: int, synchronous: bool, pooled: bool) -> tuple[Figures, float]:
     """One failover. The primary that is lost is a copy, too, so that the next round begins as this one."""
     choice = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="helix_sessions_ha_") as directory:
@@ -66,28 +76,55 @@ def _fail_over(primary: Server, seed: int, synchronous: bool) -> tuple[Figures, 
                 first.start()
                 second.start()
                 _wait_for_replication(first, "sync" if synchronous else "async")
-                go_to(first.port, second.port)
-                return _under_load(first, second, cut_off, choice, synchronous)
+                with _way_to(first, second, pooled) as pooler:
+                    return _under_load(first, second, cut_off, choice, synchronous, pooler)
             finally:
                 connections.close_all()
                 second.stop("immediate")
                 first.stop("immediate")
 
 
+@contextmanager
+def _way_to(first: Server, second: Server, pooled: bool) -> Iterator[Pooler | None]:
+    if not pooled:
+        go_to(first.port, second.port)
+        yield None
+        return
+    with pgbouncer(first.url) as pooler:
+        connections.settings["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
+        go_to(pooler.port)
+        yield pooler
+        connections.close_all()
+
+
 def _under_load(
-    first: Server, second: Server, cut_off: Any, choice: random.Random, synchronous: bool
+    first: Server,
+    second: Server,
+    cut_off: Any,
+    choice: random.Random,
+    synchronous: bool,
+    pooler: Pooler | None,
 ) -> tuple[Figures, float]:
     over, written = fork_context.Event(), fork_context.Value("q", 0)
     lanes = [Lane(append_until, over, written)]
+    rest, resting = fork_context.Event(), fork_context.Semaphore(0)
+    if pooler is not None:
+        lanes += [Lane(own_until, over, rest, resting, f"owned {number}") for number in range(OWNERS)]
     if synchronous:  # without, what is found would rightly not be what was acknowledged
         lanes.append(Lane(write_until, over, choice.random()))
     try:
         wait_for_writes(written, 20)
         time.sleep(choice.uniform(0, LONGEST_PEACE))
+        if pooler is not None:
+            rest.set()
+            assert all(resting.acquire(timeout=60) for _ in range(OWNERS))
         first.kill()
         cut_off()
         lost_at, before = time.monotonic(), written.value
         second.promote()
+        if pooler is not None:
+            pooler.lead_to(second.url)
+            rest.clear()
         wait_for_writes(written, before + 1)
         seconds = time.monotonic() - lost_at
         wait_for_writes(written, before + 20)
@@ -121,6 +158,31 @@ def append_until(over: Any, written: Any) -> Figures:
     assert_healthy(store, "log")
     lost = acknowledged - set(found)
     return Counter({"acknowledged writes": len(acknowledged), "acknowledged writes lost": len(lost)})
+
+
+def own_until(over: Any, rest: Any, resting: Any, session_id: str) -> Figures:
+    """Drive a session under a lease, and rest while the primary is lost: the pooler then keeps the
+    connection, and with it whatever is remembered."""
+    store = SessionStore()
+    mine, used = store, None
+    while not over.is_set():
+        if rest.is_set():
+            resting.release()
+            while rest.is_set() and not over.is_set():
+                time.sleep(0.005)
+        try:
+            store.attach(session_id)
+            mine = store.fenced(store.acquire_lease(session_id, "owner", 60)) if mine is store else mine
+            mine.append_messages(session_id, [{"role": "user", "content": "hello"}] * 3)
+            mine.emit_event(session_id, "note")
+            used = used or connection.connection
+        except Fenced:
+            mine = store  # the lease is of a history that was lost
+        except LOST:
+            pass
+        time.sleep(0.01)
+    assert_healthy(store, session_id)
+    return Counter({OUTLIVED: used is connection.connection})
 
 
 def write_until(over: Any, seed: float) -> Figures:

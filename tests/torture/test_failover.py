@@ -1,5 +1,8 @@
 """An acknowledged write outlives the machine it was written on, if the standby is synchronous."""
 
+import pytest
+
+from tests.pgbouncer import MISSING, find_pgbouncer
 from tests.torture.short_forms import needs_postgresql, patient, run_campaign
 
 pytestmark = patient
@@ -13,3 +16,28 @@ def test_the_primary_is_lost(engine: str):
     assert figures["acknowledged writes"] > 0
     assert figures["acknowledged writes lost"] == 0
     assert figures["control: lost with an asynchronous standby"] > 0
+
+
+def needs_pgbouncer(engine: str) -> None:
+    needs_postgresql(engine, own_server=True)
+    if find_pgbouncer() is None:
+        pytest.skip(MISSING)
+
+
+def test_the_primary_is_lost_behind_a_pooler(engine: str):
+    needs_pgbouncer(engine)
+
+    figures = run_campaign("failover_pooled", engine, rounds=1)
+
+    assert figures["acknowledged writes"] > 0
+    assert figures["acknowledged writes lost"] == 0
+    assert figures["connections that outlived their primary"] == 4, "the pooler did not keep them"
+
+
+def test_the_numbers_of_lost_transactions_are_handed_out_again(engine: str):
+    """Once where Django was told of the pooler, and once where it was not."""
+    needs_pgbouncer(engine)
+
+    figures = run_campaign("reused_ids", engine, rounds=2)
+
+    assert figures["late writes refused"] == 2
