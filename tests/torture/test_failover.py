@@ -1,4 +1,5 @@
-"""An acknowledged write outlives the machine it was written on, if the standby is synchronous."""
+"""An acknowledged write outlives the machine it was written on, if the standby is synchronous. No number that
+comes again, of a transaction that was lost or of one long ago, makes one row look like another."""
 
 import pytest
 
@@ -41,3 +42,12 @@ def test_the_numbers_of_lost_transactions_are_handed_out_again(engine: str):
     figures = run_campaign("reused_ids", engine, rounds=2)
 
     assert figures["late writes refused"] == 2
+
+
+def test_the_numbers_of_transactions_begin_again(engine: str):
+    needs_postgresql(engine, own_server=True)
+
+    figures = run_campaign("wraparound", engine, rounds=300)
+
+    assert figures["writes"] == 300
+    assert figures["times the numbers began again"] == 1
