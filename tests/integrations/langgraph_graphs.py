@@ -47,7 +47,7 @@ def asking_twice_in_one_node(saver: Any) -> Any:
 
 def parallel(saver: Any) -> Any:
     """Three branches, two of which ask, and a node that waits for all."""
-    builder = StateGraph(Trail)
+    builder: Any = StateGraph(Trail)
     for name, node in (
         ("left", asks("left")),
         ("middle", lambda state: {"ran": ["middle"]}),
@@ -66,7 +66,7 @@ def fanning_out(saver: Any) -> Any:
     def task(given: Any) -> Any:
         return {"ran": [interrupt("odd?") if given["number"] == 1 else f"task {given['number']}"]}
 
-    builder = StateGraph(Trail)
+    builder: Any = StateGraph(Trail)
     builder.add_node("task", task)
     builder.add_node("end", marks("end"))
     sends = [Send("task", {"number": number}) for number in range(3)]
@@ -89,7 +89,7 @@ def remembering(saver: Any) -> Any:
 
 
 def looping(saver: Any) -> Any:
-    builder = StateGraph(Trail)
+    builder: Any = StateGraph(Trail)
     builder.add_node("step", marks("step"))
     builder.add_edge(START, "step")
     builder.add_conditional_edges("step", lambda state: END if len(state["ran"]) % 4 == 0 else "step")
@@ -124,7 +124,7 @@ def conversing(saver: Any) -> Any:
     def tools(state: Conversation) -> Any:
         first, last = state["messages"][0], state["messages"][-1]
         if len(state["messages"]) > 6:
-            return {"messages": [RemoveMessage(first.id), HumanMessage("changed", id=last.id)]}
+            return {"messages": [RemoveMessage(str(first.id)), HumanMessage("changed", id=last.id)]}
         return {"messages": [ToolMessage("42" * 40, id=f"t{last.id}", tool_call_id="c", artifact={1: {2}})]}
 
     return line(saver, ("agent", agent), ("tools", tools), ("agent again", agent), state=Conversation)

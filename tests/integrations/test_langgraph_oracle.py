@@ -32,7 +32,7 @@ _threads = count()
 _ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32}\b")
 _LEFT_OUT = ("created_at", "ts", "thread_id", "pending_sends", "__pregel_checkpointer")
 
-Script = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, str]
+Script = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, Any]
 
 
 @dataclass(frozen=True)
