@@ -4,7 +4,7 @@ other's: what it cannot read it refuses, instead of making something up.
 A plain message, a role and a text, is everybody's: the HTTP API, the inbox and the context write such ones.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any
 
 from helix_sessions import documents
@@ -19,8 +19,11 @@ NAMES = {
     "pydantic_ai": "pydantic-ai",
 }
 
-_PACKED = frozenset("jstzb")
-"""The keys of a value as LangGraph's codec writes it."""
+_LANGGRAPH_ITEMS = ({"json"}, {"type", "data"})
+"""The keys of an item as the LangGraph adapter stores it."""
+
+_LANGGRAPH_FIRST_FORM = frozenset("jstzb")
+"""Some of these are the keys of an item in its first stored form."""
 
 _LOOKED_AT = 3
 """So many of the last messages are looked at before something is written to a session that was not read."""
@@ -38,8 +41,12 @@ def framework_of(message: Mapping[str, Any]) -> str | None:
     if isinstance(said, dict) and "parts" in said:
         return "pydantic_ai"
     if isinstance(item, dict):
-        return "langgraph" if item and item.keys() <= _PACKED else "openai_agents"
+        return "langgraph" if _is_of_langgraph(item.keys()) else "openai_agents"
     return None
+
+
+def _is_of_langgraph(keys: KeysView[str]) -> bool:
+    return bool(keys) and (keys in _LANGGRAPH_ITEMS or keys <= _LANGGRAPH_FIRST_FORM)
 
 
 def is_text(message: Mapping[str, Any]) -> bool:

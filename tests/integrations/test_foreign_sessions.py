@@ -133,6 +133,14 @@ WRITERS: dict[str, Callable[[SessionStore], None]] = {
     "langgraph": by_langgraph,
     "runner": by_the_runner,
 }
+
+
+def read_langgraph() -> list[Any]:
+    config: Any = {"configurable": {"thread_id": KEY, "checkpoint_ns": ""}}
+    found = DjangoSaver().get_tuple(config)
+    return [] if found is None else found.checkpoint["channel_values"]["messages"]
+
+
 READERS = {"openai": read_openai, "pydantic": read_pydantic, "adk": read_adk}
 
 
@@ -147,6 +155,19 @@ def test_each_reads_its_own_and_refuses_the_others(store: SessionStore) -> None:
                 read()
             assert KEY in str(caught.value), (writer, reader)
         store.delete_session(KEY)
+
+
+def test_langgraph_reads_no_session_of_another_framework(store: SessionStore) -> None:
+    for writer in ("openai", "pydantic", "adk"):
+        WRITERS[writer](store)
+        before = dump()
+        for call in (read_langgraph, lambda: by_langgraph(store)):
+            with pytest.raises(FrameworkMismatch, match="LangGraph cannot read"):
+                call()
+            assert dump() == before, writer
+        store.delete_session(KEY)
+    by_langgraph(store)
+    assert len(read_langgraph()) == 4
 
 
 def test_what_would_change_a_foreign_session_is_refused(store: SessionStore) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from helix_sessions import documents
 from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
+from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.integrations.langgraph import first_form, keys, stored
 from helix_sessions.integrations.langgraph.heads import Head
@@ -45,10 +46,7 @@ class Reader:
         self._items: dict[str, dict[int, str]] = {}
 
     def open(self) -> SessionHead | None:
-        """The thread's session, which is read before anything else of a thread; `None` if there is none.
-
-        Here a session that is no thread of LangGraph's is to be refused.
-        """
+        """The thread's session, which is read before anything else of a thread; `None` if there is none."""
         try:
             return self._store.get_session_head(self._thread)
         except SessionNotFound:
@@ -63,6 +61,8 @@ class Reader:
         notes = self.notes(keys=[keys.head(namespace)])
         if not notes:  # it was removed, or is older than heads are
             notes = self.notes(prefix=keys.checkpoints(namespace), last_first=True, limit=1)
+        if not notes and session.message_count:
+            forms.refuse_session_of_others(self._store, self._thread, "langgraph", plain=forms.is_any)
         return Head(
             version=session.version,
             status=session.status,
