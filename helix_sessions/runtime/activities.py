@@ -111,7 +111,7 @@ class Activity:
             outcome = checked(answer)
         except Stopped:
             return await self._interrupted()
-        except (Fenced, Unavailable):
+        except Fenced:
             raise
         except Exception as error:
             if self._driven.stop.is_set():  # it was asked to stop, and does so by raising

@@ -198,6 +198,16 @@ class TestActivities:
         SessionRunner(agent).wake(session)
         assert [content for _, content in said(store, session)] == ["one", "", "done", "first", "two", "two"]
 
+    def test_a_runner_that_is_closed_opens_no_more(self, store: SessionStore, session: str) -> None:
+        for name in ("one", "two"):
+            store.admit_input(session, name, delivery="queue")
+        agent = ScriptedAgent([calls("close")])
+        runner = SessionRunner(agent)
+        agent.tools = {"close": lambda arguments, turn: runner.close()}
+        assert runner.wake(session).kind == "completed"
+        assert [receipt.prompt for receipt in store.list_inputs(session)] == ["two"]
+        whole(store, session)
+
     def test_the_turn_limit(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([calls("work")] * 9, tools={"work": lambda arguments, turn: 1})
         outcome = SessionRunner(agent, turn_limit=3).run(session)
@@ -529,6 +539,16 @@ class TestSuspension:
         assert said(store, session)[-1] == ("tool", "paid")
         assert store.load_state(session).custom_state == {"text": "x"}
         assert not store.has_staged_changes(session)
+        whole(store, session)
+
+    def test_a_suspended_session_that_somebody_failed_begins_anew(
+        self, store: SessionStore, session: str
+    ) -> None:
+        turn = store.begin_turn(session, message="hello")
+        store.suspend(session, "step_partial", state=turn.state, run_id=turn.run.run_id)
+        store.update_status(session, "failed")
+        assert SessionRunner(ScriptedAgent(["again"])).run(session).kind == "completed"
+        assert store.load_state(session).resume_count == 0
         whole(store, session)
 
     def test_the_suspended_kinds_of_others(self, store: SessionStore, session: str) -> None:
