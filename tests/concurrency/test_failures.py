@@ -89,7 +89,7 @@ class TestEveryPoint:
         def fail() -> None:
             raise Injected("COMMIT")
 
-        for name, call in each_call(store):
+        for name, call in each_call(store, *CALLS):  # others may be one statement, which is its own commit
             begin("one statement")
             before = dump()
             with monkeypatch.context() as patch:

@@ -5,24 +5,19 @@ statement that writes. It is cut before it reaches the server, after the server 
 it has been passed on, when nobody can say what will become of it.
 """
 
-import os
 import random
-import signal
 import socket
-import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from queue import SimpleQueue
 from typing import Any
 
+from tests.proxies import conversations, first_message, is_start, pass_on
 from tests.torture.lanes import fork_context
 
 BEFORE, AFTER, MEANWHILE = range(3)
 NAMES = ("before the server had it", "after the server answered", "while the server was at it")
 _WRITES = (b"WITH taken", b"INSERT", b"UPDATE", b"DELETE")
-_ENCRYPTION_REQUESTS = (80877103, 80877104)
 
 
 @contextmanager
@@ -56,56 +51,14 @@ def distant(target: int, delay: float) -> Iterator[tuple[int, Callable[[], None]
 
 
 def _serve_late(listener: socket.socket, target: int, delay: float) -> None:
-    parent = os.getppid()
-    listener.settimeout(1.0)
-    while os.getppid() == parent:
-        try:
-            client, _ = listener.accept()
-            client.settimeout(None)
-            server = socket.create_connection(("127.0.0.1", target))
-        except (TimeoutError, ConnectionRefusedError):
-            continue
-        for source, sink in ((client, server), (server, client)):
-            on_the_way: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
-            threading.Thread(target=_take, args=(source, on_the_way, delay), daemon=True).start()
-            threading.Thread(target=_deliver, args=(on_the_way, sink), daemon=True).start()
-
-
-def _take(source: socket.socket, on_the_way: "SimpleQueue[tuple[float, bytes]]", delay: float) -> None:
-    data = b"?"
-    while data:
-        try:
-            data = source.recv(1 << 16)
-        except OSError:
-            data = b""
-        on_the_way.put((time.monotonic() + delay, data))
-
-
-def _deliver(on_the_way: "SimpleQueue[tuple[float, bytes]]", sink: socket.socket) -> None:
-    with suppress(OSError):
-        while True:
-            due, data = on_the_way.get()
-            time.sleep(max(0.0, due - time.monotonic()))
-            if not data:
-                sink.shutdown(socket.SHUT_RDWR)
-                return
-            sink.sendall(data)
+    for client, server in conversations(listener, target):
+        pass_on(client, server, delay)
+        pass_on(server, client, delay)
 
 
 def _serve(listener: socket.socket, target: int, seed: int, one_in: int, cuts: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = os.getppid()
     choice = random.Random(seed)
-    listener.settimeout(1.0)
-    while os.getppid() == parent:
-        try:
-            client, _ = listener.accept()
-        except TimeoutError:
-            continue
-        client.settimeout(None)
-        server = socket.create_connection(("127.0.0.1", target))
-        for end in (client, server):
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for client, server in conversations(listener, target):
         _Conversation(client, server, random.Random(choice.random()), one_in, cuts).start()
 
 
@@ -143,7 +96,7 @@ class _Conversation:
         while data := self.client.recv(1 << 16):
             rest += data
             passed = b""
-            while (message := _first(rest, self.started)) is not None:
+            while (message := first_message(rest, self.started)) is not None:
                 rest = rest[len(message) :]
                 if self._is_commit(message) and self.choice.randrange(self.one_in) == 0:
                     self._cut(passed, message)
@@ -153,8 +106,7 @@ class _Conversation:
 
     def _is_commit(self, message: bytes) -> bool:
         if not self.started:
-            (code,) = struct.unpack_from("!i", message, 4)
-            self.started = code not in _ENCRYPTION_REQUESTS
+            self.started = is_start(message)
             return False
         kind, body = message[:1], message[5:]
         if kind == b"P":
@@ -189,7 +141,7 @@ class _Conversation:
                 continue
             rest += data
             passed = b""
-            while (message := _first(rest, True)) is not None:
+            while (message := first_message(rest, True)) is not None:
                 rest = rest[len(message) :]
                 passed += message
                 if message[:1] == b"Z":
@@ -199,13 +151,3 @@ class _Conversation:
                         return
             if not self.swallowing:
                 self.client.sendall(passed)
-
-
-def _first(data: bytes, typed: bool) -> bytes | None:
-    """The first whole message; those before the start of a connection have no type."""
-    head = 5 if typed else 4
-    if len(data) < head:
-        return None
-    (length,) = struct.unpack_from("!i", data, head - 4)
-    size = length + head - 4
-    return data[:size] if len(data) >= size else None

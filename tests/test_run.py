@@ -29,7 +29,7 @@ sys.exit(3)
 
 def run_of(lanes: str) -> "subprocess.Popen[str]":
     code = (
-        "from tests.lanes import Lane, heed_signals, run_beside\n"
+        "from tests.side_by_side import Lane, heed_signals, run_beside\n"
         f"heed_signals()\nprint(run_beside([{lanes}]), flush=True)"
     )
     return subprocess.Popen(
