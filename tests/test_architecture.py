@@ -108,7 +108,7 @@ WAYS_TO_WRITE = {"_write", "_decide"}
 
 ENGINE = ("helix_sessions.store.unit", "helix_sessions.store.database")
 PLACES = ("store.unit", "store.database")
-OF_THE_ENGINE = {"helix_sessions.store.database.let_go_if_broken"}
+OF_THE_ENGINE = {f"helix_sessions.store.database.{name}" for name in ("after_commit", "let_go_if_broken")}
 """All that a door may know of how the store writes."""
 
 _SQL = re.compile(

@@ -36,7 +36,7 @@ MOST_BYTES = 2 * 1024 * 1024
 LARGEST = 32 * 1024
 """A row with longer documents is not remembered; reading it is little beside writing it."""
 
-_LARGEST_NUMBER = 2**63 - 1
+_LARGEST_NUMBER = 2**62 - 1  # an import lets in no larger one
 _BEGINNING = int.from_bytes(os.urandom(8), "big")
 _SMALL_COLUMNS = 4 * 1024
 """What a row takes, about, besides its documents."""

@@ -317,6 +317,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 }
 NOT_ABOUT_ONE_SESSION = {
     "ensure_session",
+    "is_lease_live",
     "list_abandoned",
     "list_unattended",
     "fenced",

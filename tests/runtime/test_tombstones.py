@@ -14,7 +14,7 @@ from helix_sessions.runtime import ForkSession, ResumeSession, SessionRuntime, W
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RetentionPolicy
 from tests.api.routes import BODIES, address, of_a_session
-from tests.api.test_who_may import MAY_CREATE, OWNED_STORE_CALLS, fill
+from tests.api.test_who_may import MAY_CREATE, OPTIONS, OWNED_STORE_CALLS, fill
 from tests.rows import each
 from tests.runtime.conftest import DEFINITION
 
@@ -80,9 +80,8 @@ class TestEverybodyElse:
                 continue
             if name.startswith("save_state"):
                 arguments = (other,)
-            options = {"get_event_texts": {"limit": 1}, "submit_tool_result": {"result": 1}}.get(name, {})
             try:
-                getattr(store, name)("s", *arguments, **options)
+                getattr(store, name)("s", *arguments, **OPTIONS.get(name, {}))
             except SessionNotFound:
                 continue
             reached.append(name)
