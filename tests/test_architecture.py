@@ -106,9 +106,11 @@ TRANSACTIONS = {
 WAYS_TO_WRITE = {"_write", "_decide"}
 """A store's own."""
 
-ENGINE = ("helix_sessions.store.unit", "helix_sessions.store.database")
+ENGINE = ("helix_sessions.store.engine.unit_of_work", "helix_sessions.store.engine.connection")
 PLACES = ("store.unit", "store.database")
-OF_THE_ENGINE = {f"helix_sessions.store.database.{name}" for name in ("after_commit", "let_go_if_broken")}
+OF_THE_ENGINE = {
+    f"helix_sessions.store.engine.connection.{name}" for name in ("after_commit", "let_go_if_broken")
+}
 """All that a door may know of how the store writes."""
 
 _SQL = re.compile(
@@ -158,11 +160,11 @@ def test_a_transaction_is_seen_by_whatever_name() -> None:
         "@transaction.non_atomic_requests\ndef view(request): pass",
         "connection.set_autocommit(False)",
         "rows.select_for_update().get()",
-        "from helix_sessions.store.database import transaction_on as at_once",
-        "from helix_sessions.store.unit import write",
+        "from helix_sessions.store.engine.connection import transaction_on as at_once",
+        "from helix_sessions.store.engine.unit_of_work import write",
         "from helix_sessions.store import unit",
-        "import helix_sessions.store.unit as u",
-        "import helix_sessions.store.database",
+        "import helix_sessions.store.engine.unit_of_work as u",
+        "import helix_sessions.store.engine.connection",
         "from helix_sessions import store\nwith store.unit.write('default', 's') as work: pass",
         "with locking_transaction('default'): pass",
         "with tree.write_tree('default') as tree: pass",
@@ -176,7 +178,7 @@ def test_a_transaction_is_seen_by_whatever_name() -> None:
         assert transactions_in(source), source
     for source in (
         '"""BEGIN: here a transaction begins."""',
-        "from helix_sessions.store.database import let_go_if_broken",
+        "from helix_sessions.store.engine.connection import let_go_if_broken",
         "documents.write({})\nconnection.in_atomic_block\ntransaction.on_commit(tell)",
     ):
         assert not transactions_in(source), source
