@@ -179,7 +179,7 @@ class TestArchive:
         self, store: SessionStore, archive_storage: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(archives, "EVENTS_PER_FILE", 7)
-        monkeypatch.setattr(archives, "_EVENTS_PER_PAGE", 3)
+        monkeypatch.setattr(archive_files, "EVENTS_PER_PAGE", 3)
         monkeypatch.setattr(archives, "_EVENTS_PER_REMOVAL", 2)
         log = talk(store, "long", 20)
         short = talk(store, "short", 2)

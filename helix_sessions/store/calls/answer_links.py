@@ -53,7 +53,7 @@ def create_answer_link(
         raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
     until = int(time.time()) + seconds
     grant = [owner_id, call_id, pending_calls.requested_at(entry), until]
-    token = signing.dumps(grant, salt=_salt(store), compress=True)
+    token = signing.dumps(grant, salt=salt(store), compress=True)
     return AnswerLink(token=token, expires_at=datetime.fromtimestamp(until, UTC))
 
 
@@ -99,7 +99,7 @@ def submit_by_answer_link(
         raise InvalidAnswerLink from None
 
 
-def _salt(store: Store) -> str:
+def salt(store: Store) -> str:
     return f"helix_sessions.answer_links.{store.using}"
 
 
@@ -108,7 +108,7 @@ def _grant(store: Store, token: Any) -> _Grant:
     if not isinstance(token, str) or len(token) > MAX_TOKEN:
         raise InvalidAnswerLink
     try:
-        said = signing.loads(token, salt=_salt(store), max_age=conf.ANSWER_LINK_SECONDS)
+        said = signing.loads(token, salt=salt(store), max_age=conf.ANSWER_LINK_SECONDS)
         session_id, call_id, requested_at, until = said
         row = store._read(session_id, _COLUMNS)
     except (signing.BadSignature, ValueError, SessionNotFound):
