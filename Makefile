@@ -43,7 +43,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m tools.async_stub --check
+	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m tools.async_store --check
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 

@@ -168,7 +168,7 @@ def _measure(sessions: int, events: int) -> int:
 
 def _middle_of_waiting() -> str:
     from helix_sessions.models import Session
-    from helix_sessions.store import cursors
+    from helix_sessions.store.engine import cursors
 
     rows = Session.objects.waiting().values_list("waiting_since", "session_id")
     return cursors.encode("waiting", *rows[rows.count() // 2])

@@ -104,9 +104,9 @@ def measure_admission() -> bool:
 
 def known_rows_of(connection: Any) -> dict[str, Any]:
     """What the store remembers of the rows this connection wrote."""
-    from helix_sessions.store import known_rows
+    from helix_sessions.store.engine import remembered_rows
 
-    rows: dict[str, Any] = vars(connection).get(known_rows._NAME, (None, {}))[1]
+    rows: dict[str, Any] = vars(connection).get(remembered_rows._NAME, (None, {}))[1]
     return rows
 
 

@@ -9,8 +9,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
 
-from helix_sessions import encryption
 from helix_sessions.conf import conf, known_settings
+from helix_sessions.content import encryption
 from helix_sessions.exceptions import NotConfigured
 
 MIN_POSTGRESQL = 140000

@@ -14,8 +14,8 @@ from django.urls import path
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from helix_sessions import encryption
 from helix_sessions.conf import conf
+from helix_sessions.content import encryption
 
 _log = logging.getLogger("helix_sessions.health")
 _migrated: set[str] = set()

@@ -17,9 +17,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.files import File
 from django.db import DEFAULT_DB_ALIAS
 
+from helix_sessions.content.storages import storage_named
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.runtime.scheduling import drive, sweep
-from helix_sessions.storages import storage_named
 from helix_sessions.store import SessionStore
 from helix_sessions.types import PRUNED_STATUSES, RetentionPolicy, RunOutcome
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import apps
 from django.db import connection, models
 
-from helix_sessions import documents, encryption
+from helix_sessions.content import documents, encryption
 from helix_sessions.models import (
     Checkpoint,
     Event,

@@ -8,7 +8,7 @@ import pytest
 
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
-from helix_sessions.store.open_calls import read
+from helix_sessions.store.engine.open_calls import read
 from helix_sessions.transcripts import open_tool_calls
 from tests.rows import each
 

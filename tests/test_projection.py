@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_sessions.projection import project_messages
+from helix_sessions.messages.projection import project_messages
 from helix_sessions.types import EventRecord, ProjectedMessage
 from tests.rows import each
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_sessions.recovery import LoggedEvent, repairs
+from helix_sessions.messages.repairs import LoggedEvent, repairs
 from helix_sessions.transcripts import INTERRUPTED, open_tool_calls
 
 

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from helix_sessions.admin import sight
+from helix_sessions.admin import presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
@@ -103,7 +103,7 @@ class ActionViews(ModelAdmin):
             "promise": action.promise % {"count": count},
             "count": count,
             "sessions": [
-                (session, sight.status_chip(session.status), action.refusal(session))
+                (session, presentation.status_chip(session.status), action.refusal(session))
                 for session in sessions[:LISTED]
             ],
             "unlisted": max(len(sessions) - LISTED, 0),

@@ -11,13 +11,13 @@ from django.utils.translation import ngettext_lazy
 from helix_sessions.admin.action import Action, Answers, NotApplicable
 from helix_sessions.admin.forms import BranchForm, CallForm, ExpiryForm, ResultForm, new_expiry
 from helix_sessions.admin.pages.tree import tree
+from helix_sessions.admin.presentation import is_ended
 from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
-from helix_sessions.admin.sight import is_ended
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.models import Session
 from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.store import SessionStore
-from helix_sessions.store.sessions import new_id
+from helix_sessions.store.engine.ids import new_id
 from helix_sessions.types import CasMismatch
 
 _log = logging.getLogger("helix_sessions.admin")

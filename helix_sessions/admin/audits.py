@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin import pieces
+from helix_sessions.admin import widgets
 from helix_sessions.admin.filters import ColumnFilter, DaysFilter
 from helix_sessions.admin.lists import ConsoleList
 from helix_sessions.models import AuditEntry, Session
@@ -86,7 +86,7 @@ class AuditEntryAdmin(ConsoleList):
     @admin.display(description=_("When"))
     def when(self, entry: AuditEntry) -> SafeString:
         """How long ago."""
-        return pieces.when(entry.at)
+        return widgets.when(entry.at)
 
     @admin.display(description=_("Who"))
     def who(self, entry: Any) -> SafeString:

@@ -10,11 +10,11 @@ from django.core.cache import cache
 from django.db import connections
 from django.utils import timezone
 
-from helix_sessions.admin import sight, words
+from helix_sessions.admin import humanize, presentation
 from helix_sessions.admin.filters import CONDITIONS, day_begins
 from helix_sessions.admin.paginator import COUNTED, bounded_count, estimated_rows
+from helix_sessions.messages.usage import Usage
 from helix_sessions.models import Run, Session
-from helix_sessions.usage import Usage
 
 DAYS = 14
 PER_DAY = 20_000
@@ -46,9 +46,9 @@ class Number:
     """Where its part of a bar of 100 begins."""
 
     @property
-    def chip(self) -> sight.Chip:
+    def chip(self) -> presentation.Chip:
         """Its icon and colour."""
-        return sight.Chip(kind=self.kind, label=self.label)
+        return presentation.Chip(kind=self.kind, label=self.label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +132,11 @@ def _statuses() -> tuple[list[Number], bool]:
     is_estimate = counts is not None
     if counts is None:
         counts = {
-            status: bounded_count(Session.objects.filter(status=status)) for status in words.STATUS_LABELS
+            status: bounded_count(Session.objects.filter(status=status)) for status in humanize.STATUS_LABELS
         }
-    total = sum(counts.get(status, 0) for status in words.STATUS_LABELS) or 1
+    total = sum(counts.get(status, 0) for status in humanize.STATUS_LABELS) or 1
     numbers, offset = [], 0.0
-    for status, label in words.STATUS_LABELS.items():
+    for status, label in humanize.STATUS_LABELS.items():
         value = counts.get(status, 0)
         share = 100 * value / total
         numbers.append(

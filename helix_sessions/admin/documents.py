@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from helix_sessions.admin import words
+from helix_sessions.admin import humanize
 from helix_sessions.conf import conf
 
 MASK = "••••••"
@@ -43,7 +43,7 @@ def shown_beginning(text: str, size: int) -> Shown:
     """A document of which only the beginning was read."""
     is_cut = len(text) < size
     value = read_masked(completed(text) if is_cut else text)
-    return Shown(value=value, text=pretty(value), size=words.size(size), is_cut=is_cut)
+    return Shown(value=value, text=pretty(value), size=humanize.size(size), is_cut=is_cut)
 
 
 def pretty(value: Any) -> str:

@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin.sight import is_id
-from helix_sessions.admin.words import STATUS_LABELS
+from helix_sessions.admin.humanize import STATUS_LABELS
+from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
 from helix_sessions.models import Session
 from helix_sessions.models.sessions import SessionQuerySet

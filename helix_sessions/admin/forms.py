@@ -9,11 +9,11 @@ from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions import documents
-from helix_sessions.agents import Budget
+from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.store import inputs
-from helix_sessions.store.submissions import MAX_RESULT_BYTES
+from helix_sessions.store.calls.submissions import MAX_RESULT_BYTES
+from helix_sessions.store.engine import inputs
+from helix_sessions.values.agents import Budget
 
 _SPANS = {
     "hour": timedelta(hours=1),

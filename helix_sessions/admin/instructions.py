@@ -11,13 +11,13 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin import pieces
+from helix_sessions.admin import widgets
 from helix_sessions.admin.base import ModelAdmin, store
 from helix_sessions.admin.pages.contexts import DiffLine, difference_of_texts
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Instructions
-from helix_sessions.store import inputs
-from helix_sessions.store.instructions import MAX_CHARACTERS
+from helix_sessions.store.context.instructions import MAX_CHARACTERS
+from helix_sessions.store.engine import inputs
 
 REVISIONS_SHOWN = 50
 
@@ -92,7 +92,7 @@ class InstructionsAdmin(ModelAdmin):
                 '<div class="hx-card"><div class="hx-card-head">{} {}</div>'
                 '<pre class="hx-lines">{}</pre></div>',
                 (
-                    (f"#{revision.number}", pieces.when(revision.created_at), _lines(lines))
+                    (f"#{revision.number}", widgets.when(revision.created_at), _lines(lines))
                     for revision, lines in shown[:REVISIONS_SHOWN]
                 ),
             ),

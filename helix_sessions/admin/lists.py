@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from helix_sessions.admin import sight
+from helix_sessions.admin import presentation
 from helix_sessions.admin.base import ModelAdmin
 from helix_sessions.admin.paginator import BoundedPaginator
 
@@ -47,7 +47,7 @@ class ConsoleList(ModelAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if not sight.is_id(term):
+        if not presentation.is_id(term):
             return queryset.none(), False
         keys = queryset.order_by(*self.ordering or ()).values_list("pk", flat=True)
         found = {key for way in self.ways_to_find(keys, term) for key in way[:FOUND_BY_EACH]}

@@ -9,11 +9,11 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin.action import Action, Answers, NotApplicable
-from helix_sessions.admin.sight import is_id
+from helix_sessions.admin.presentation import is_id
 from helix_sessions.exceptions import HelixSessionsError, SessionNotFound
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
-from helix_sessions.store.operators import operate
+from helix_sessions.store.maintenance.operators import operate
 
 COLUMNS = (
     "session_id",

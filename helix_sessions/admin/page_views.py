@@ -16,7 +16,7 @@ from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import audits, sealed, sight
+from helix_sessions.admin import audits, decryption, presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store
@@ -28,7 +28,7 @@ from helix_sessions.models import AuditEntry, Session, SubSessionRef
 PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
-    *sight.LIST_COLUMNS,
+    *presentation.LIST_COLUMNS,
     "root_session_id",
     "forked_from_session_id",
     "forked_from_checkpoint_id",
@@ -185,7 +185,7 @@ class PageViews(ModelAdmin):
         context = {
             "pending": waiting.pending(session),
             "awaited": waits.awaited(session),
-            "call_actions": _call_actions(request) if not sight.is_ended(session) else [],
+            "call_actions": _call_actions(request) if not presentation.is_ended(session) else [],
         }
         return self._render(request, session, "calls", context)
 
@@ -244,10 +244,10 @@ class PageViews(ModelAdmin):
 
     def _session(self, object_id: str) -> Session | None:
         session_id = unquote(object_id)
-        if not sight.is_id(session_id):
+        if not presentation.is_id(session_id):
             return None
         session = Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
-        return None if session is None else sealed.settle(session)
+        return None if session is None else decryption.settle(session)
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._get_obj_does_not_exist_redirect(request, self.opts, unquote(object_id))  # type: ignore[attr-defined, no-any-return]
@@ -272,9 +272,9 @@ class PageViews(ModelAdmin):
             "media": self.media,
             "session": session,
             "object_id": quote(session.session_id),
-            "status_chip": sight.status_chip(session.status),
-            "chips": list(sight.condition_chips(session, now)),
-            "remarks": [*_unreadable(session), *sight.remarks(session, now)],
+            "status_chip": presentation.status_chip(session.status),
+            "chips": list(presentation.condition_chips(session, now)),
+            "remarks": [*_unreadable(session), *presentation.remarks(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "actions": [
                 action
@@ -290,10 +290,10 @@ def _call_actions(request: HttpRequest) -> list[Action]:
     return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
 
 
-def _unreadable(session: Session) -> list[sight.Remark]:
+def _unreadable(session: Session) -> list[presentation.Remark]:
     """That a part of the session could not be decrypted, and why."""
-    reason = sealed.reason(session)
-    return [] if reason is None else [sight.Remark(tone="failed", text=str(reason))]
+    reason = decryption.reason(session)
+    return [] if reason is None else [presentation.Remark(tone="failed", text=str(reason))]
 
 
 def _stream(session: Session) -> str:

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin import pieces, sight, words
+from helix_sessions.admin import humanize, presentation, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action
@@ -36,7 +36,7 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
         """Rows of the list: no documents, but whether sub-sessions are waited for."""
-        return Session.objects.only(*sight.LIST_COLUMNS).annotate(
+        return Session.objects.only(*presentation.LIST_COLUMNS).annotate(
             awaits_children=Q(suspended_awaiting_children__isnull=False)
         )
 
@@ -68,13 +68,13 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
             return format_html("{}", session.session_id)
         parent = _now("of %s") % session.parent_session_id
         return format_html(
-            '{}<span class="hx-sub">{} {}</span>', session.session_id, pieces.icon("tree"), parent
+            '{}<span class="hx-sub">{} {}</span>', session.session_id, widgets.icon("tree"), parent
         )
 
     @admin.display(description=_("Status"))
     def state(self, session: Session) -> SafeString:
         """Text, colour and icon."""
-        return pieces.chip(sight.status_chip(session.status))
+        return widgets.chip(presentation.status_chip(session.status))
 
     @admin.display(description=_("Agent, user"))
     def agent(self, session: Session) -> SafeString:
@@ -84,12 +84,12 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
     @admin.display(description=_("Waiting for"))
     def waiting_for(self, session: Session) -> SafeString:
         """What is under way, and what is missing."""
-        chips = list(sight.condition_chips(session, timezone.now()))
+        chips = list(presentation.condition_chips(session, timezone.now()))
         if getattr(session, "awaits_children", False):
-            chips.append(sight.Chip(kind="suspended_awaiting_children", label=_now("Sub-sessions")))
+            chips.append(presentation.Chip(kind="suspended_awaiting_children", label=_now("Sub-sessions")))
         if not chips:
             return format_html('<span class="hx-none">{}</span>', "-")
-        return format_html_join(" ", "{}", ((pieces.chip(chip),) for chip in chips))
+        return format_html_join(" ", "{}", ((widgets.chip(chip),) for chip in chips))
 
     @admin.display(description=_("Turns"))
     def turns(self, session: Session) -> int:
@@ -104,9 +104,9 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
     @admin.display(description=_("Last activity, age"))
     def activity(self, session: Session) -> SafeString:
         """When anything happened last, and how long ago it was created."""
-        age = _now("%s old") % words.duration(timezone.now() - session.created_at)
+        age = _now("%s old") % humanize.duration(timezone.now() - session.created_at)
         return format_html(
             '{}<span class="hx-sub">{}</span>',
-            pieces.when(session.updated_at),
-            pieces.when(session.created_at, age),
+            widgets.when(session.updated_at),
+            widgets.when(session.created_at, age),
         )

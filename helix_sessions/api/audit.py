@@ -16,7 +16,7 @@ from rest_framework.permissions import SAFE_METHODS
 
 from helix_sessions.api.exceptions import handle
 from helix_sessions.conf import conf
-from helix_sessions.store.audits import Deed, audited
+from helix_sessions.store.keyed.audits import Deed, audited
 
 _log = logging.getLogger("helix_sessions.audit")
 _REQUEST_ID = 128

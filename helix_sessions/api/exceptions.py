@@ -13,7 +13,7 @@ from rest_framework.permissions import SAFE_METHODS
 
 from helix_sessions import exceptions
 from helix_sessions.conf import conf
-from helix_sessions.store.database import let_go_if_broken
+from helix_sessions.store.engine.connection import let_go_if_broken
 
 PROBLEM = "application/problem+json"
 RETRY_AFTER = 1

@@ -13,7 +13,7 @@ from rest_framework.exceptions import ValidationError as DrfValidationError
 
 from helix_sessions.api.schema import Query
 from helix_sessions.models import Run, Session
-from helix_sessions.store import inputs
+from helix_sessions.store.engine import inputs
 from helix_sessions.types import RUN_STATUSES, SESSION_STATUSES
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.http import HttpResponse
 
-from helix_sessions import documents
 from helix_sessions.api.exceptions import problem_of, status_of
 from helix_sessions.conf import conf
+from helix_sessions.content import documents
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Answer

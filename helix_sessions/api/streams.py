@@ -14,8 +14,8 @@ from django.http import HttpResponse
 from helix_sessions.api.responses import JSON_TYPE
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import EventsArchived, SessionNotFound, StoreUnavailable
-from helix_sessions.store.events import event_text
-from helix_sessions.store.subscriptions import SessionLog
+from helix_sessions.store.transcript.events import event_text
+from helix_sessions.store.transcript.subscriptions import SessionLog
 from helix_sessions.stream import sse
 from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.stream.followers import Entry, Item

@@ -7,7 +7,7 @@ A plain message, a role and a text, is everybody's: the HTTP API, the inbox and 
 from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import FrameworkMismatch, SessionNotFound
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import calls_in, results_in

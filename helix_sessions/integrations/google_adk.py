@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 from asgiref.sync import sync_to_async
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.store import SessionStore
-from helix_sessions.store.sessions import new_id
-from helix_sessions.store.shared_states import share
+from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.state.shared_states import share
 from helix_sessions.types import JSON, SessionState, SessionSummary
 
 with needed_from("google-adk"):

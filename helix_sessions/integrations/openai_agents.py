@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound, StaleState
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from

@@ -10,7 +10,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from

@@ -11,8 +11,8 @@ from django.db.models.functions import Cast, Left, Length
 from django.db.models.lookups import Exact
 from django.db.models.query_utils import DeferredAttribute
 
-from helix_sessions import documents, encryption
-from helix_sessions.encryption import SEALED, Sealed
+from helix_sessions.content import documents, encryption
+from helix_sessions.content.encryption import SEALED, Sealed
 
 Sql: TypeAlias = tuple[str, tuple[Any, ...]]
 

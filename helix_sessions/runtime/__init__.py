@@ -1,13 +1,5 @@
 """What drives a session: actions on it, the runtime that executes them, and the runner of its turns."""
 
-from helix_sessions.agents import (
-    AgentDefinition,
-    AgentSession,
-    AgentSessionInfo,
-    AgentState,
-    Budget,
-    Execution,
-)
 from helix_sessions.runtime.actions.base import Action, StagedAction
 from helix_sessions.runtime.actions.forks import ForkSession
 from helix_sessions.runtime.actions.lifecycle import ClearSession, ResumeSession, SuspendSession
@@ -21,7 +13,7 @@ from helix_sessions.runtime.actions.settings import (
 from helix_sessions.runtime.actions.tasks import UpdateTask
 from helix_sessions.runtime.agents import Agent
 from helix_sessions.runtime.hooks import Hook
-from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.loop.runner import SessionRunner
 from helix_sessions.runtime.session_runtime import SessionRuntime
 from helix_sessions.runtime.sources import (
     CalledText,
@@ -43,6 +35,14 @@ from helix_sessions.types import (
     ToolResult,
     TurnOutcome,
     chars_over_four,
+)
+from helix_sessions.values.agents import (
+    AgentDefinition,
+    AgentSession,
+    AgentSessionInfo,
+    AgentState,
+    Budget,
+    Execution,
 )
 
 __all__ = [

@@ -7,8 +7,8 @@ from django.db import connections
 from django.dispatch import Signal
 
 from helix_sessions import signals
-from helix_sessions.agents import AgentSession
-from helix_sessions.store.database import after_commit
+from helix_sessions.store.engine.connection import after_commit
+from helix_sessions.values.agents import AgentSession
 
 
 def loaded(sender: type, session: AgentSession) -> None:

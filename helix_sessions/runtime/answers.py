@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput
-from helix_sessions.store import inputs
+from helix_sessions.store.engine import inputs
 from helix_sessions.transcripts import ToolCall
 from helix_sessions.writes import parse_writes
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from django.utils import timezone
 
-from helix_sessions import documents
-from helix_sessions.agents import AgentSession, Budget, Execution
+from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages.usage import added, usage_of
 from helix_sessions.runtime.actions.base import Desk, Stages
 from helix_sessions.runtime.agents import approval_tools_of, client_tools_of, tools_of
 from helix_sessions.runtime.answers import MOST_OF_AN_ERROR, Answer, answer_of, result_of, storable
 from helix_sessions.runtime.turns import ExecutionTurn
 from helix_sessions.transcripts import ToolCall, calls_in
 from helix_sessions.types import UNSET
-from helix_sessions.usage import added, usage_of
+from helix_sessions.values.agents import AgentSession, Budget, Execution
 from helix_sessions.writes import apply_writes, parse_writes
 
 

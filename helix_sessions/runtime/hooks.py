@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from helix_sessions.agents import AgentSession, value_of
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.values.agents import AgentSession, value_of
 
 STAGES: Final = ("after_load", "after_action", "before_create", "after_create", "before_save", "after_save")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.types import TurnOutcome
 from helix_sessions.writes import parse_writes

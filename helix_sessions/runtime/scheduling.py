@@ -11,9 +11,9 @@ from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.compaction import configured_policy, configured_summarizer
-from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.loop.runner import SessionRunner
+from helix_sessions.runtime.loop.sweeps import Sweep
 from helix_sessions.runtime.sources import configured_sources
-from helix_sessions.runtime.sweeps import Sweep
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RunOutcome
 

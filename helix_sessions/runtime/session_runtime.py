@@ -6,15 +6,17 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from helix_sessions.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, value_of
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.runtime import announcements
 from helix_sessions.runtime.actions.base import Action, Desk, StagedAction
 from helix_sessions.runtime.hooks import Hook, Hooks
-from helix_sessions.runtime.waiting import afinish, finish
-from helix_sessions.store import SessionStore, agents, inputs
-from helix_sessions.store.agents import Loaded
+from helix_sessions.runtime.loop.waiting import afinish, finish
+from helix_sessions.store import SessionStore
+from helix_sessions.store.agents import agent_sessions
+from helix_sessions.store.agents.agent_sessions import Loaded
+from helix_sessions.store.engine import inputs
 from helix_sessions.types import Page
+from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, value_of
 
 _log = logging.getLogger("helix_sessions.runtime")
 
@@ -43,7 +45,7 @@ class SessionRuntime:
 
         `seed` is the state it begins with. Without one, system prompt, model and budget are the definition's.
         """
-        session = agents.unsaved(
+        session = agent_sessions.unsaved(
             value_of(AgentDefinition, definition),
             session_id=session_id,
             seed=None if seed is None else value_of(AgentState, seed),
@@ -72,7 +74,9 @@ class SessionRuntime:
 
         Those with the status `deleted` are listed only with `status="deleted"`.
         """
-        return agents.page(self.store, {_FILTERS.get(name, name): value for name, value in filters.items()})
+        return agent_sessions.page(
+            self.store, {_FILTERS.get(name, name): value for name, value in filters.items()}
+        )
 
     async def acreate(
         self,
@@ -124,12 +128,12 @@ class SessionRuntime:
 
     def _load(self, session_id: str, expected_version: int | None = None) -> tuple[Loaded, AgentSession]:
         try:
-            loaded = agents.load(self.store, session_id)
+            loaded = agent_sessions.load(self.store, session_id)
         except Exception as error:
             announcements.load_failed(SessionRuntime, session_id, error)
             raise
         announcements.loaded(SessionRuntime, loaded.session)
-        agents.check_version(loaded, expected_version)
+        agent_sessions.check_version(loaded, expected_version)
         return loaded, self._hooks.run("after_load", loaded.session)
 
     def _save(
@@ -137,7 +141,7 @@ class SessionRuntime:
     ) -> tuple[Loaded, AgentSession]:
         session = self._hooks.run("before_save", session)
         try:
-            saved = agents.save(self.store, loaded, session, action=action, **more)
+            saved = agent_sessions.save(self.store, loaded, session, action=action, **more)
         except Exception as error:
             announcements.save_failed(SessionRuntime, session.session_id, error)
             raise
@@ -149,9 +153,9 @@ class SessionRuntime:
         session = self._hooks.run("before_save", session)
         try:
             if made_of is None:
-                saved = agents.create(self.store, session)
+                saved = agent_sessions.create(self.store, session)
             else:
-                saved = agents.fork(self.store, made_of, session)
+                saved = agent_sessions.fork(self.store, made_of, session)
         except Exception as error:
             announcements.save_failed(SessionRuntime, session.session_id, error)
             raise
@@ -180,7 +184,7 @@ class _Desk(Desk):
 
     def healing(self, session: AgentSession) -> list[dict[str, Any]]:
         """As the session's row knows them."""
-        return agents.healing(self.loaded, session)
+        return agent_sessions.healing(self.loaded, session)
 
     def save(self, session: AgentSession) -> AgentSession:
         """Save on the way, as the last save does it; the session as it is stored now."""

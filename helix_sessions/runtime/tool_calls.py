@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import Fenced, InvalidInput
 from helix_sessions.runtime.agents import approval_tools_of, client_tools_of, tools_of
 from helix_sessions.runtime.answers import tool_message, words
-from helix_sessions.runtime.runner_io import IO
-from helix_sessions.runtime.stops import Stop, Stopped
+from helix_sessions.runtime.loop.drivers import IO
+from helix_sessions.runtime.loop.stops import Stop, Stopped
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import calls_in

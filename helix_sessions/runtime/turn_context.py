@@ -7,7 +7,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from helix_sessions.runtime.stops import Stop
+from helix_sessions.runtime.loop.stops import Stop
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON, ModelContext, Run, SessionState
 

@@ -8,10 +8,10 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from helix_sessions.agents import AgentSession
 from helix_sessions.runtime.turn_context import in_event_loop
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON, ModelContext, Run, SessionState, chars_over_four
+from helix_sessions.values.agents import AgentSession
 
 
 class ExecutionTurn:

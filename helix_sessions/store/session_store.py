@@ -1,68 +1,172 @@
-from helix_sessions.store import outages, tracing
-from helix_sessions.store.activities import Activities
-from helix_sessions.store.audits import Audits
-from helix_sessions.store.checkpoints import Checkpoints
-from helix_sessions.store.children import Children
-from helix_sessions.store.cleanup import Cleanup
-from helix_sessions.store.commits import Commits
-from helix_sessions.store.compactions import Compactions
-from helix_sessions.store.contexts import Contexts
-from helix_sessions.store.debris import Debris
-from helix_sessions.store.ensured import Ensured
-from helix_sessions.store.erasure import Erasure
-from helix_sessions.store.exports import Exports
-from helix_sessions.store.imports import Imports
-from helix_sessions.store.inbox import Inbox
-from helix_sessions.store.instructions import Instructions
-from helix_sessions.store.interrupts import Interrupts
-from helix_sessions.store.leases import Leases
-from helix_sessions.store.links import Links
-from helix_sessions.store.messages import Messages
-from helix_sessions.store.notes import Notes
-from helix_sessions.store.recoveries import Recoveries
-from helix_sessions.store.resumes import Resumes
-from helix_sessions.store.retention import Retention
-from helix_sessions.store.rewinds import Rewinds
-from helix_sessions.store.rotations import Rotations
-from helix_sessions.store.runs import Runs
-from helix_sessions.store.sub_sessions import SubSessions
-from helix_sessions.store.subscriptions import Subscriptions
-from helix_sessions.store.suspensions import Suspensions
-from helix_sessions.store.turns import Turns
+"""The table of operations: every public method of the store, and the function behind it."""
+
+from helix_sessions.messages.projection import project_messages
+from helix_sessions.store.calls import answer_links, children, resume, sub_sessions, submissions, suspend
+from helix_sessions.store.context import compactions, contexts, instructions, truncate
+from helix_sessions.store.engine.operation import operation
+from helix_sessions.store.engine.store import Store
+from helix_sessions.store.inbox import inbox
+from helix_sessions.store.keyed import audits, idempotency, notes
+from helix_sessions.store.maintenance import (
+    archives,
+    doctor,
+    erasure,
+    expiry,
+    exports,
+    imports,
+    reaper,
+    retention,
+    rotations,
+)
+from helix_sessions.store.runs import interrupts, leases, rescue, runs, statuses
+from helix_sessions.store.sessions import (
+    branch,
+    create,
+    delete,
+    listing,
+    metadata,
+    recover,
+    rewind,
+    steps,
+    turns,
+)
+from helix_sessions.store.state import checkpoints, commits, staging, states
+from helix_sessions.store.transcript import events, messages, subscriptions
 
 
-@tracing.follow
-@outages.told
-class SessionStore(
-    Ensured,
-    Subscriptions,
-    Contexts,
-    Compactions,
-    Cleanup,
-    Commits,
-    Messages,
-    Notes,
-    Runs,
-    Checkpoints,
-    Debris,
-    Interrupts,
-    Inbox,
-    Leases,
-    SubSessions,
-    Turns,
-    Suspensions,
-    Resumes,
-    Activities,
-    Recoveries,
-    Children,
-    Links,
-    Rewinds,
-    Instructions,
-    Retention,
-    Audits,
-    Exports,
-    Imports,
-    Erasure,
-    Rotations,
-):
+class SessionStore(Store):
     """The durable memory of agents. Stateless and cheap to make; safe to share between threads."""
+
+    # sessions
+    ensure_session = operation(create.ensure_session)
+    recover_run = operation(recover.recover_run)
+    rewind = operation(rewind.rewind)
+    create_session = operation(create.create_session)
+    session_exists = operation(create.session_exists)
+    get_session_head = operation(metadata.get_session_head)
+    check_session_version = operation(metadata.check_session_version)
+    get_metadata = operation(metadata.get_metadata)
+    delete_session = operation(delete.delete_session)
+    clone_session = operation(branch.clone_session)
+    query_sessions = operation(listing.query_sessions, traced=False)
+    page_of_sessions = operation(listing.page_of_sessions)
+    list_sessions = operation(listing.list_sessions)
+    patch_metadata = operation(metadata.patch_metadata)
+    set_expiry = operation(metadata.set_expiry)
+    open_step = operation(steps.open_step)
+    end_run = operation(steps.end_run)
+    begin_turn = operation(turns.begin_turn)
+
+    # state
+    create_checkpoint = operation(checkpoints.create_checkpoint)
+    get_latest_checkpoint = operation(checkpoints.get_latest_checkpoint)
+    get_checkpoint = operation(checkpoints.get_checkpoint)
+    list_checkpoints = operation(checkpoints.list_checkpoints)
+    save_state_and_promote_staging = operation(commits.save_state_and_promote_staging)
+    stage_changes = operation(staging.stage_changes)
+    get_staged_changes = operation(staging.get_staged_changes)
+    list_staged_changes = operation(staging.list_staged_changes)
+    has_staged_changes = operation(staging.has_staged_changes)
+    promote_staging = operation(staging.promote_staging)
+    discard_staging = operation(staging.discard_staging)
+    cleanup_orphaned_staging = operation(staging.cleanup_orphaned_staging)
+    load_state = operation(states.load_state)
+    save_state = operation(states.save_state)
+    merge_custom_state = operation(states.merge_custom_state)
+
+    # transcript
+    attach = operation(create.attach)
+    emit_event = operation(events.emit_event)
+    get_events = operation(events.get_events)
+    get_event_texts = operation(events.get_event_texts)
+    project_messages = staticmethod(project_messages)
+    append_messages = operation(messages.append_messages)
+    get_messages = operation(messages.get_messages)
+    get_message_texts = operation(messages.get_message_texts)
+    get_message_count = operation(messages.get_message_count)
+    truncate_messages = operation(truncate.truncate_messages)
+    subscribe = operation(subscriptions.subscribe, traced=False)
+    detach = operation(subscriptions.detach, traced=False)
+    publish_fragment = operation(subscriptions.publish_fragment)
+
+    # runs
+    set_interrupt_flag = operation(interrupts.set_interrupt_flag)
+    check_interrupt_flag = operation(interrupts.check_interrupt_flag)
+    peek_interrupt_flag = operation(interrupts.peek_interrupt_flag)
+    clear_interrupt_flag = operation(interrupts.clear_interrupt_flag)
+    acquire_lease = operation(leases.acquire_lease)
+    renew_lease = operation(leases.renew_lease)
+    release_lease = operation(leases.release_lease)
+    get_lease = operation(leases.get_lease)
+    is_lease_live = operation(leases.is_lease_live)
+    get_occupancy = operation(leases.get_occupancy)
+    list_abandoned = operation(leases.list_abandoned)
+    fenced = operation(leases.fenced)
+    wake = operation(rescue.wake)
+    create_run = operation(runs.create_run)
+    update_run_status = operation(runs.update_run_status)
+    get_current_run = operation(runs.get_current_run)
+    get_run = operation(runs.get_run)
+    list_runs = operation(runs.list_runs)
+    query_runs = operation(runs.query_runs, traced=False)
+    page_of_runs = operation(runs.page_of_runs)
+    update_status = operation(statuses.update_status)
+    compare_and_set_status = operation(statuses.compare_and_set_status)
+    increment_step_count = operation(statuses.increment_step_count)
+    increment_resume_count = operation(statuses.increment_resume_count)
+
+    # calls
+    create_answer_link = operation(answer_links.create_answer_link)
+    read_answer_link = operation(answer_links.read_answer_link)
+    submit_by_answer_link = operation(answer_links.submit_by_answer_link)
+    settle_child = operation(children.settle_child)
+    resume = operation(resume.resume)
+    add_sub_session_refs = operation(sub_sessions.add_sub_session_refs)
+    update_sub_session_ref = operation(sub_sessions.update_sub_session_ref)
+    list_sub_session_refs = operation(sub_sessions.list_sub_session_refs)
+    get_sub_session_refs = operation(sub_sessions.get_sub_session_refs)
+    submit_tool_result = operation(submissions.submit_tool_result)
+    settle_expired_calls = operation(submissions.settle_expired_calls)
+    suspend = operation(suspend.suspend)
+
+    # inbox
+    admit_input = operation(inbox.admit_input)
+    list_inputs = operation(inbox.list_inputs)
+    page_of_inputs = operation(inbox.page_of_inputs)
+    count_inputs = operation(inbox.count_inputs)
+    list_unattended = operation(inbox.list_unattended)
+    cancel_input = operation(inbox.cancel_input)
+    set_delivery = operation(inbox.set_delivery)
+    promote_inputs = operation(inbox.promote_inputs)
+
+    # context
+    compact = operation(compactions.compact)
+    list_compactions = operation(compactions.list_compactions)
+    reconcile_context = operation(contexts.reconcile_context)
+    get_context = operation(contexts.get_context)
+    get_context_epoch = operation(contexts.get_context_epoch)
+    move_session = operation(contexts.move_session)
+    get_instructions = operation(instructions.get_instructions)
+    set_instructions = operation(instructions.set_instructions)
+    list_instructions_revisions = operation(instructions.list_instructions_revisions)
+
+    # keyed
+    prune_audit_trail = operation(audits.prune_audit_trail)
+    answer_once = operation(idempotency.answer_once)
+    prune_idempotency_keys = operation(idempotency.prune_idempotency_keys)
+    put_notes = operation(notes.put_notes)
+    get_notes = operation(notes.get_notes)
+    remove_notes = operation(notes.remove_notes)
+    find_notes = operation(notes.find_notes)
+
+    # maintenance
+    archive_events = operation(archives.archive_events)
+    examine_sessions = operation(doctor.examine_sessions)
+    erase_user = operation(erasure.erase_user)
+    expired_session_cleanup = operation(expiry.expired_session_cleanup)
+    export_sessions = operation(exports.export_sessions)
+    import_sessions = operation(imports.import_sessions)
+    cleanup_debris = operation(reaper.cleanup_debris)
+    prune_sessions = operation(retention.prune_sessions)
+    archive_long_logs = operation(retention.archive_long_logs)
+    rotate_encryption = operation(rotations.rotate_encryption)

@@ -19,8 +19,8 @@ import psycopg
 from django.db import connections
 from psycopg import pq
 
-from helix_sessions import documents
 from helix_sessions.conf import conf
+from helix_sessions.content import documents
 from helix_sessions.types import Fragment
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Server-sent events: how what a reader gets is written to the wire."""
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.types import Fragment
 
 CONTENT_TYPE = "text/event-stream"

@@ -19,25 +19,25 @@ register = template.Library()
 @register.filter
 def ago(value: datetime | None) -> str:
     """How long ago, or in how long."""
-    from helix_sessions.admin import words
+    from helix_sessions.admin import humanize
 
-    return "" if value is None else words.ago(value, timezone.now())
+    return "" if value is None else humanize.ago(value, timezone.now())
 
 
 @register.filter
 def age(value: datetime | None) -> str:
     """How long it has been."""
-    from helix_sessions.admin import words
+    from helix_sessions.admin import humanize
 
-    return "" if value is None else words.duration(timezone.now() - value)
+    return "" if value is None else humanize.duration(timezone.now() - value)
 
 
 @register.filter
 def span(value: timedelta | None) -> str:
     """A duration in at most two units."""
-    from helix_sessions.admin import words
+    from helix_sessions.admin import humanize
 
-    return "" if value is None else words.duration(value)
+    return "" if value is None else humanize.duration(value)
 
 
 @register.simple_tag
@@ -49,33 +49,33 @@ def session_url(session_id: str, page: str = "change", *arguments: Any) -> str:
 @register.simple_tag
 def icon(name: str) -> SafeString:
     """An icon; decorative, so always next to words."""
-    from helix_sessions.admin import pieces
+    from helix_sessions.admin import widgets
 
-    return pieces.icon(name)
+    return widgets.icon(name)
 
 
 @register.simple_tag
 def chip(value: Any) -> SafeString:
     """A status or condition as text, colour and icon."""
-    from helix_sessions.admin import pieces
+    from helix_sessions.admin import widgets
 
-    return pieces.chip(value)
+    return widgets.chip(value)
 
 
 @register.simple_tag
 def when(value: datetime | None) -> SafeString:
     """A time, relative, with the exact one at hand."""
-    from helix_sessions.admin import pieces
+    from helix_sessions.admin import widgets
 
-    return pieces.when(value)
+    return widgets.when(value)
 
 
 @register.simple_tag
 def deadline(value: datetime | None) -> SafeString:
     """A time by which something is due, marked when it has passed."""
-    from helix_sessions.admin import pieces
+    from helix_sessions.admin import widgets
 
-    return pieces.deadline(value)
+    return widgets.deadline(value)
 
 
 @register.inclusion_tag("admin/helix_sessions/includes/document.html")

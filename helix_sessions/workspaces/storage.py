@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from django.core.files.storage import Storage
 
+from helix_sessions.content.storages import folder_of, storage_named
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.storages import folder_of, storage_named
 from helix_sessions.workspaces.base import Workspace
 
 

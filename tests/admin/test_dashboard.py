@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from helix_sessions.admin.dashboard import dashboard
+from helix_sessions.messages.usage import usage_of
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
-from helix_sessions.usage import usage_of
 from tests.admin.places import APP, make_stuck
 from tests.rows import each
 

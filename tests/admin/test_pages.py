@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.admin.pages.sentences import sentence
 from helix_sessions.store import SessionStore
-from helix_sessions.store.events import MESSAGE_TYPES
+from helix_sessions.store.transcript.events import MESSAGE_TYPES
 from tests.admin.places import APP, LIST, PAGES, make_busy_session, make_stuck, page_of
 from tests.rows import each
 

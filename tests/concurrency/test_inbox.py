@@ -8,6 +8,7 @@ import pytest
 
 from helix_sessions.exceptions import Fenced, InputConflict, LeaseHeld
 from helix_sessions.store import SessionStore
+from helix_sessions.store.inbox import inbox
 from tests.invariants import assert_invariants
 from tests.parallel import run_threads
 
@@ -73,32 +74,29 @@ def test_processes_promote_each_input_once_and_in_order(store: SessionStore, run
     assert_invariants("s")
 
 
-class Meanwhile(SessionStore):
-    """Lets somebody else do something between the look at the inbox and the transaction of each input."""
-
-    def __init__(self, others: dict[str, Callable[[], Any]]) -> None:
-        super().__init__()
-        self.others = others
-
-    def _promote(self, key: str, input_id: str, *arguments: Any) -> Any:
-        if input_id in self.others:
-            run_threads(1, lambda _: self.others[input_id]())
-        return super()._promote(key, input_id, *arguments)
-
-
-def test_an_input_that_is_delivered_otherwise_meanwhile_is_promoted_as_that(store: SessionStore) -> None:
+def test_an_input_that_is_delivered_otherwise_meanwhile_is_promoted_as_that(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever asks for steers gets none that somebody has put into the queue by then, and the other way."""
     store.create_session("s", agent_type="writer")
     for name, delivery in (("q1", "queue"), ("q2", "queue"), ("s1", "steer"), ("s2", "steer")):
         store.admit_input("s", name, input_id=name, delivery=delivery)
-    looked = Meanwhile(
-        {
-            "q1": lambda: store.set_delivery("s", "q1", "steer"),
-            "s1": lambda: store.set_delivery("s", "s1", "queue"),
-            "s2": lambda: store.cancel_input("s", "s2"),
-        }
-    )
-    assert [receipt.input_id for receipt in looked.promote_inputs("s", "queue")] == ["q2"]
+    others: dict[str, Callable[[], Any]] = {
+        "q1": lambda: store.set_delivery("s", "q1", "steer"),
+        "s1": lambda: store.set_delivery("s", "s1", "queue"),
+        "s2": lambda: store.cancel_input("s", "s2"),
+    }
+    promote = inbox._promote
+
+    def promote_after_others(store: SessionStore, key: str, input_id: str, *arguments: Any) -> Any:
+        """Between the look at the inbox and the transaction of each input another caller acts."""
+        if input_id in others:
+            run_threads(1, lambda _: others[input_id]())
+        return promote(store, key, input_id, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inbox, "_promote", promote_after_others)
+        assert [receipt.input_id for receipt in store.promote_inputs("s", "queue")] == ["q2"]
     assert [(receipt.input_id, receipt.delivery) for receipt in store.list_inputs("s")] == [
         ("q1", "steer"),
         ("s1", "queue"),

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from helix_sessions import models
 from helix_sessions.exceptions import InvalidDocument, InvalidInput, SessionNotFound, StaleState
-from helix_sessions.store import AsyncSessionStore, SessionStore, folding
-from helix_sessions.store.folding import Line
+from helix_sessions.store import AsyncSessionStore, SessionStore
+from helix_sessions.store.context import compaction_plan
+from helix_sessions.store.context.compaction_plan import Line
 from helix_sessions.transcripts import calls_in, open_tool_calls, results_in
 from helix_sessions.types import (
     Compaction,
@@ -534,7 +535,7 @@ def test_whatever_the_transcript_no_call_is_parted_from_its_result(
 ) -> None:
     """Of the messages in the summary, in the text, and left alone, each part has the results of its calls."""
     lines = [Line(position, position, message) for position, message in enumerate(transcript)]
-    fold = folding.fold(lines, CompactionPolicy(1, keep_recent=keep))
+    fold = compaction_plan.fold(lines, CompactionPolicy(1, keep_recent=keep))
     if fold is None:
         return
     folded = [*fold.older, *fold.recent]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.store import SessionStore
 from tests.contract.calls import REF
 from tests.rows import each

@@ -174,7 +174,7 @@ def test_an_unknown_session_is_not_found(store: SessionStore, call: Call) -> Non
 
 def test_an_unknown_session_may_be_asked_for_deleted_and_attached(store: SessionStore) -> None:
     assert store.session_exists("unknown") is False
-    assert store.delete_session("unknown") is None  # type: ignore[func-returns-value]
+    assert store.delete_session("unknown") is None
     assert store.attach("unknown") == 1
 
 

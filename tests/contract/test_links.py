@@ -15,6 +15,7 @@ from helix_sessions.exceptions import (
     UnknownToolCall,
 )
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls import answer_links
 from tests.contract.suspended import approval, asked, child, suspend, suspended
 from tests.rows import each
 
@@ -208,4 +209,5 @@ class TestRefusal:
 
     def test_another_database(self, store, token):
         assert SessionStore("default").read_answer_link(token).kind == "approval"
-        assert SessionStore("default")._salt != SessionStore("other")._salt
+        salts = [answer_links.salt(SessionStore(alias)) for alias in ("default", "other")]
+        assert salts[0] != salts[1]

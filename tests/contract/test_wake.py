@@ -7,8 +7,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.exceptions import SessionNotFound
-from helix_sessions.recovery import repairs
-from helix_sessions.store import SessionStore, wakes
+from helix_sessions.messages.repairs import repairs
+from helix_sessions.store import SessionStore
+from helix_sessions.store.runs import rescue
 from helix_sessions.transcripts import INTERRUPTED, open_tool_calls
 from helix_sessions.types import Wake
 
@@ -136,7 +137,7 @@ def test_a_truncated_call_is_not_answered(store: SessionStore) -> None:
 
 
 def test_a_long_history_is_not_read(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wakes, "MESSAGES_LOOKED_AT", 20)
+    monkeypatch.setattr(rescue, "MESSAGES_LOOKED_AT", 20)
     store.append_messages("s", [calling(f"old-{n}") for n in range(300)])
     store.append_messages("s", [calling("c1"), {"role": "tool", "tool_call_id": "c1", "content": 1}] * 10)
     store.append_messages("s", [calling("c2")])
@@ -147,7 +148,7 @@ def test_a_long_history_is_not_read(store: SessionStore, monkeypatch: pytest.Mon
         read.append(len(found))
         return repairs(found, waiting)
 
-    monkeypatch.setattr(wakes, "repairs", counted)
+    monkeypatch.setattr(rescue, "repairs", counted)
     with CaptureQueriesContext(connection) as captured:
         store.wake("s")
 

@@ -29,7 +29,7 @@ def signature(name: str, call: Any) -> str:
     """`name(a, *, b=1)` as a page shows it."""
     shown: list[str] = []
     named = False
-    parameters = [p for p in inspect.signature(call).parameters.values() if p.name != "self"]
+    parameters = [p for p in inspect.signature(call).parameters.values() if p.name != "store"]
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and not named:
             shown.append("*")

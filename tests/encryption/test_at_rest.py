@@ -117,7 +117,7 @@ class TestADump:
 
     def test_does_not_confirm_a_guess(self, store, tmp_path):
         """A digest of a state with few possible values would give it away."""
-        from helix_sessions import documents
+        from helix_sessions.content import documents
 
         store.create_session("s", agent_type="a", custom_state={"diagnosis": "flu"})
         guess = documents.digest('{"diagnosis":"flu"}')

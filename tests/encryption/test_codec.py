@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from helix_sessions import documents
-from helix_sessions.encryption import Keyring, keyring, open_text
+from helix_sessions.content import documents
+from helix_sessions.content.encryption import Keyring, keyring, open_text
 from helix_sessions.exceptions import ContentUnreadable, NotConfigured
 from tests.rows import each
 

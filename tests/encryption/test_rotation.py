@@ -179,7 +179,7 @@ class TestTheCommand:
             call_command("rotate_encryption", "--fail-on-error", stdout=io.StringIO())
 
     def test_makes_keys(self, settings):
-        from helix_sessions.encryption import keyring
+        from helix_sessions.content.encryption import keyring
 
         out = io.StringIO()
         call_command("rotate_encryption", "--new-key", stdout=out)

@@ -16,6 +16,7 @@ from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from helix_sessions.exceptions import StoreUnavailable
 from helix_sessions.integrations.google_adk import DjangoSessionService
 from helix_sessions.store import SessionStore
+from helix_sessions.store.state import shared_states
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -107,22 +108,24 @@ def test_state_is_changed_in_three_scopes_as_in_adks_own_service() -> None:
     assert results[0] == results[1]
 
 
-class NoApp(SessionStore):
-    """A store that loses the database when it comes to what the app shares."""
+def test_the_three_scopes_of_an_event_are_written_together_or_not_at_all(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.append(client.create(), changing(own=0, user__shared=0, app__all=0))
+    merge = shared_states.merge_custom_state
 
-    def merge_custom_state(self, session_id: str, *args: Any, **more: Any) -> Any:
+    def merge_all_but_the_app(store: SessionStore, session_id: str, *args: Any) -> Any:
+        """The database is lost when it comes to what the app shares."""
         if session_id == "app":
             raise StoreUnavailable
-        return super().merge_custom_state(session_id, *args, **more)
+        return merge(store, session_id, *args)
 
-
-def test_the_three_scopes_of_an_event_are_written_together_or_not_at_all(client: Client) -> None:
-    client.append(client.create(), changing(own=0, user__shared=0, app__all=0))
-    failing = Client(DjangoSessionService(store=NoApp()))
-    with pytest.raises(StoreUnavailable):
-        failing.append(failing.get(), changing(own=1, user__shared=1, app__all=1))
-    with pytest.raises(StoreUnavailable):
-        failing.create("another", state={"user:shared": 2, "app:all": 2})
+    with monkeypatch.context() as patched:
+        patched.setattr(shared_states, "merge_custom_state", merge_all_but_the_app)
+        with pytest.raises(StoreUnavailable):
+            client.append(client.get(), changing(own=1, user__shared=1, app__all=1))
+        with pytest.raises(StoreUnavailable):
+            client.create("another", state={"user:shared": 2, "app:all": 2})
     found = client.get()
     assert found.state == {"own": 0, "user:shared": 0, "app:all": 0}
     assert len(found.events) == 1

@@ -11,7 +11,9 @@ from django.core.files.storage import storages
 
 from helix_sessions.exceptions import EventsArchived, NotConfigured, SessionNotFound
 from helix_sessions.models import ArchivedRange, Event, Message, Session
-from helix_sessions.store import SessionStore, archives
+from helix_sessions.store import SessionStore
+from helix_sessions.store.maintenance import archives
+from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import ArchiveSummary, EventRecord
 from tests.invariants import assert_healthy
 from tests.parallel import run_threads
@@ -71,8 +73,8 @@ class TestArchive:
         assert (note.first_seq, note.last_seq, note.storage) == (1, len(log) - 1, "archives")
         with gzip.open(archive_storage / note.name, "rt", encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
-        assert [archives.event_of("s", line) for line in lines] == log[:-1]
-        assert [json.loads(line) for line in archives.read_file(note)] == lines
+        assert [archive_files.event_of("s", line) for line in lines] == log[:-1]
+        assert [json.loads(line) for line in archive_files.read_file(note)] == lines
 
     def test_reading_what_was_archived_says_where_the_log_begins(
         self, store: SessionStore, archive_storage: Path
@@ -177,7 +179,7 @@ class TestArchive:
         self, store: SessionStore, archive_storage: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(archives, "EVENTS_PER_FILE", 7)
-        monkeypatch.setattr(archives, "_EVENTS_PER_PAGE", 3)
+        monkeypatch.setattr(archive_files, "EVENTS_PER_PAGE", 3)
         monkeypatch.setattr(archives, "_EVENTS_PER_REMOVAL", 2)
         log = talk(store, "long", 20)
         short = talk(store, "short", 2)
@@ -187,8 +189,12 @@ class TestArchive:
         assert (dry.sessions, dry.events) == (summary.sessions, summary.events)
         assert summary.files == -(-(len(log) - 4) // 7)
         assert summary.stored_bytes == sum(path.stat().st_size for path in archive_storage.rglob("*.gz"))
-        lines = [line for note in archives.files_of("default", "long") for line in archives.read_file(note)]
-        assert [archives.event_of("long", json.loads(line)) for line in lines] == log[:-4]
+        lines = [
+            line
+            for note in archive_files.files_of("default", "long")
+            for line in archive_files.read_file(note)
+        ]
+        assert [archive_files.event_of("long", json.loads(line)) for line in lines] == log[:-4]
         assert store.get_events("short") == short
         assert_healthy("long")
 
@@ -228,8 +234,8 @@ def test_archiving_next_to_writers_and_another_archiver(store: SessionStore, arc
 
     assert run_threads(4, work) == [None] * 4
     assert store.load_state("s").head_seq == before + 20
-    notes = archives.files_of("default", "s")
-    seqs = [json.loads(line)["seq"] for note in notes for line in archives.read_file(note)]
+    notes = archive_files.files_of("default", "s")
+    seqs = [json.loads(line)["seq"] for note in notes for line in archive_files.read_file(note)]
     assert seqs + [event.seq for event in store.get_events("s")] == list(range(1, before + 21))
     files = {str(path.relative_to(archive_storage)) for path in archive_storage.rglob("*.gz")}
     assert files == {note.name for note in notes}, "a file without a note was left"

@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session
-from helix_sessions.store import SessionStore, pending
-from helix_sessions.store.cleanup import overdue_sql
+from helix_sessions.store import SessionStore
+from helix_sessions.store.maintenance.expiry import overdue_sql
+from helix_sessions.store.state import pending_calls
 from helix_sessions.types import CleanupSummary
 from tests.contract.suspended import asked, suspended
 from tests.parallel import run_processes, run_threads
@@ -72,7 +73,7 @@ class TestCleanup:
         assert contents == {
             "answered in time": [1, "b"],
             "answered late": [2, "b"],
-            "answered too late": [pending.EXPIRED, "b"],
+            "answered too late": [pending_calls.EXPIRED, "b"],
         }
         for _ in range(2):
             assert store.submit_tool_result("answered too late", "a", result=3).outcome == "late"

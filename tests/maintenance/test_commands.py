@@ -109,14 +109,14 @@ class TestCleanupSessions:
 
 SLOW = """
 import os, signal
-from helix_sessions.store import SessionStore
+from helix_sessions.store.runs import statuses
 from django.core.management import call_command
-real = SessionStore.compare_and_set_status
-def interrupting(self, *args, **kwargs):
-    done = real(self, *args, **kwargs)
+real = statuses.compare_and_set_status
+def interrupting(store, *args, **kwargs):
+    done = real(store, *args, **kwargs)
     os.kill(os.getpid(), signal.{signal})
     return done
-SessionStore.compare_and_set_status = interrupting
+statuses.compare_and_set_status = interrupting
 call_command("cleanup_sessions", "--json")
 """
 

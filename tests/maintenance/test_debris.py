@@ -9,6 +9,7 @@ from django.utils import timezone
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session, StagedChange
 from helix_sessions.store import SessionStore
+from helix_sessions.store.runs import rescue
 from helix_sessions.types import DebrisSummary
 from tests.rows import each
 
@@ -45,14 +46,14 @@ class TestDebris:
     def test_wakes_what_is_stuck(self, store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
         for key in ("a", "b", "c"):
             stage(store, key, running=True)
-        real = SessionStore.wake
+        real = rescue.wake
 
-        def wake(self: SessionStore, session_id: str) -> Any:
+        def wake(store: SessionStore, session_id: str) -> Any:
             if session_id == "b":
                 raise ConnectionError
-            return real(self, session_id)
+            return real(store, session_id)
 
-        monkeypatch.setattr(SessionStore, "wake", wake, raising=False)
+        monkeypatch.setattr(rescue, "wake", wake)
         assert store.cleanup_debris(wake=True, dry_run=True).woken == 0
         summary = store.cleanup_debris(wake=True, staged_for=timedelta(days=9))
         assert (summary.stuck, summary.woken, summary.errors) == (("a", "b", "c"), 2, 1)

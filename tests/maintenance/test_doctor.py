@@ -10,9 +10,10 @@ from django.db import connection
 from helix_sessions.models import Session
 from helix_sessions.models.guard import lower_guard, raise_guard
 from helix_sessions.runtime import ChangeModel, SessionRuntime
-from helix_sessions.store import SessionStore, doctor
-from helix_sessions.store.belongings import belongings, kind_of
-from helix_sessions.store.invariants import invariants
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine.session_tables import belongings, kind_of
+from helix_sessions.store.maintenance import doctor
+from helix_sessions.store.maintenance.invariants import invariants
 from helix_sessions.types import CompactionPolicy, Finding
 from tests.contract.sources import Said
 from tests.invariants import assert_invariants

@@ -9,7 +9,8 @@ from django.contrib.auth import get_user_model
 
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import InvalidExport
-from helix_sessions.store import SessionStore, records
+from helix_sessions.store import SessionStore
+from helix_sessions.store.maintenance import export_rows
 from tests.invariants import assert_healthy, dump
 from tests.maintenance.test_transfer import exported, imported, wipe
 
@@ -66,7 +67,7 @@ def with_value(text: str, kind: str, column: str, value: str) -> str:
     """The export with another value in the last record of a kind."""
     lines = text.splitlines()
     place = max(n for n, line in enumerate(lines) if line.startswith(f'{{"kind":"{kind}"'))
-    found = {**records.split(lines[place]), column: value}
+    found = {**export_rows.split(lines[place]), column: value}
     lines[place] = "{" + ",".join(f'"{name}":{written}' for name, written in found.items()) + "}"
     return "\n".join([*lines, ""])
 

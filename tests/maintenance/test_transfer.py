@@ -15,7 +15,9 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidExport, NotConfigured, SessionExists, SessionNotFound
 from helix_sessions.models import ArchivedRange, Session
-from helix_sessions.store import SessionStore, archives, imports
+from helix_sessions.store import SessionStore
+from helix_sessions.store.maintenance import imports
+from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import TransferSummary
 from project.sample import load
 from tests.invariants import assert_healthy, dump
@@ -117,11 +119,13 @@ class TestRoundTrip:
         log = talk(store, "s", 12)
         store.archive_events("s", keep=3)
         text = exported(store)
-        first = [line for note in archives.files_of("default", "s") for line in archives.read_file(note)]
+        first = [
+            line for note in archive_files.files_of("default", "s") for line in archive_files.read_file(note)
+        ]
         wipe()
         imported(store, text)
-        notes = archives.files_of("default", "s")
-        assert [line for note in notes for line in archives.read_file(note)] == first
+        notes = archive_files.files_of("default", "s")
+        assert [line for note in notes for line in archive_files.read_file(note)] == first
         assert store.get_events("s") == log[-3:]
         assert exported(store) == text
         assert_healthy("s")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from django.db.models import IntegerField
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidExport, InvalidInput
 from helix_sessions.store import SessionStore
-from helix_sessions.store.records import tables
+from helix_sessions.store.maintenance.export_rows import tables
 from tests.invariants import assert_healthy, dump
 from tests.maintenance.test_transfer import exported, imported, wipe
 

@@ -7,8 +7,8 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import InMemoryStorage, storages
 
+from helix_sessions.content.storages import folder_of
 from helix_sessions.exceptions import InvalidInput, NotConfigured
-from helix_sessions.storages import folder_of
 from helix_sessions.store import SessionStore
 from helix_sessions.types import CleanupSummary
 from helix_sessions.workspaces import StorageWorkspaces, Workspace, provider_of

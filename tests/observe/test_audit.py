@@ -6,7 +6,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from helix_sessions.models import AuditEntry
-from helix_sessions.store import audits
+from helix_sessions.store.keyed import audits
 from tests.admin.places import action
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +60,7 @@ class TestTheTrail:
         def fail(*args):
             raise RuntimeError("the trail is full")
 
-        monkeypatch.setattr("helix_sessions.store.audits.keep", fail)
+        monkeypatch.setattr("helix_sessions.store.keyed.audits.keep", fail)
         with pytest.raises(RuntimeError):
             api.post(MESSAGES, SAID)
         assert store.get_message_count("s") == 0

@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from helix_sessions.exceptions import SessionNotFound
-from helix_sessions.store import AsyncSessionStore, tracing
+from helix_sessions.store import AsyncSessionStore
+from helix_sessions.store.engine import tracing
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db

@@ -1,6 +1,6 @@
 import pytest
 
-from helix_sessions.runtime import keeper
+from helix_sessions.runtime.loop import lease_keeper
 from helix_sessions.store import SessionStore
 
 
@@ -12,5 +12,5 @@ def session(store: SessionStore) -> str:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to stop are noticed sooner, so that tests need not wait."""
-    monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("helix_sessions.runtime.runner_io.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(lease_keeper, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("helix_sessions.runtime.loop.drivers.GRACE_SECONDS", 0.2)

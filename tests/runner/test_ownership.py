@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
-from helix_sessions.runtime.keeper import HandedOver, keeper
+from helix_sessions.runtime.loop.lease_keeper import HandedOver, keeper
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.types import Lease, RunOutcome

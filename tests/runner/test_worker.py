@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
-from helix_sessions.runtime.worker import Worker
+from helix_sessions.runtime.loop.worker import Worker
 from helix_sessions.store import SessionStore
 from tests.parallel import ROOT, joined_database_environment
 from tests.runner.test_activities import said, whole

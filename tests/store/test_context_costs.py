@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from helix_sessions.models import Message
 from helix_sessions.runtime import CompactionPolicy
 from helix_sessions.store import SessionStore
-from helix_sessions.store.context_rows import context_sql
+from helix_sessions.store.context.context_rows import context_sql
 from tests.contract.sources import Said
 
 pytestmark = pytest.mark.django_db(transaction=True)

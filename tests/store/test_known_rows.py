@@ -9,8 +9,9 @@ from django.db import connection, connections, transaction
 
 from helix_sessions.exceptions import Fenced, SessionNotFound
 from helix_sessions.models import Session, StateSnapshot
-from helix_sessions.store import SessionStore, known_rows
-from helix_sessions.store.known_rows import KnownRow
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import remembered_rows
+from helix_sessions.store.engine.remembered_rows import KnownRow
 from tests.parallel import run_threads
 from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row, sent_by
 
@@ -78,10 +79,10 @@ def test_it_is_the_same_only_if_all_it_is_known_by_is(store: SessionStore):
     here = connections["default"]
 
     def is_taken_for_another(**values: Any) -> bool:
-        known = known_rows.recall(here, "s")
+        known = remembered_rows.recall(here, "s")
         assert known is not None
         assert not values.items() <= known.values.items()
-        known_rows.remember(here, "s", KnownRow(known.mark, {**known.values, **values}))
+        remembered_rows.remember(here, "s", KnownRow(known.mark, {**known.values, **values}))
         return reads_the_row(store)
 
     for number in range(2):
@@ -150,7 +151,7 @@ def test_what_belongs_to_the_write_besides_new_rows_is_done(store: SessionStore)
     """The state of a merge, which no checkpoint points at, goes with the commit that stores the next one."""
     state = store.save_state("s", replace(store.load_state("s"), custom_state={"a": 1}))
     store.merge_custom_state("s", [{"op": "set", "path": ["a"], "value": 2}])
-    assert known_rows.recall(connections["default"], "s") is not None
+    assert remembered_rows.recall(connections["default"], "s") is not None
     store.save_state_and_promote_staging("s", replace(state, custom_state={"a": 3}))
     kept = StateSnapshot.objects.filter(session_id="s").order_by("number")
     assert [row.document for row in kept] == [{"a": 1}, {"a": 3}]

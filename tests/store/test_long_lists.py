@@ -12,7 +12,11 @@ from django.db import connection
 from helix_sessions import models
 from helix_sessions.conf import Conf
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.store import SessionStore, agent_records, children, exports, sessions
+from helix_sessions.store import SessionStore
+from helix_sessions.store.calls import children
+from helix_sessions.store.maintenance import exports
+from helix_sessions.store.sessions import delete
+from helix_sessions.store.state import agent_records
 from helix_sessions.types import RetentionPolicy, SubSessionRef
 from tests.contract.calls import USER
 
@@ -87,7 +91,7 @@ def test_no_call_makes_a_statement_as_long_as_its_list(store: SessionStore) -> N
             RetentionPolicy(terminal_for=timedelta(0), agent_types=tuple(keys), keep_tags=tuple(keys))
         ),
         "the labels of a page": lambda: agent_records.labels(store.using, keys),
-        "the next level of a tree": lambda: sessions.children_of(store.using, keys),
+        "the next level of a tree": lambda: delete.children_of(store.using, keys),
         "a tree": lambda: exports.tree_of(store.using, "s"),
         "children to respawn": lambda: children.to_respawn(store.using, failed),
         "metadata": lambda: list(store.query_sessions().filter(metadata__has_items=dict.fromkeys(keys, 1))),

@@ -4,7 +4,7 @@ import pytest
 
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.store import SessionStore
-from helix_sessions.store.operators import operate
+from helix_sessions.store.maintenance.operators import operate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,7 +10,8 @@ import pytest
 from django.db import connection, connections
 from django.test import override_settings
 
-from helix_sessions.store import SessionStore, known_rows
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import remembered_rows
 from tests.parallel import run_processes, run_threads
 from tests.pgbouncer import MISSING, find_pgbouncer, pgbouncer
 from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row
@@ -81,14 +82,14 @@ def test_many_rows_take_a_bounded_room(store: SessionStore, engine: str, traced:
 
 def test_many_small_rows_are_so_many(store: SessionStore, engine: str):
     remembers_many(engine)
-    write_to(store, [f"s{n}" for n in range(known_rows.MOST_ROWS + 1)], 0)
+    write_to(store, [f"s{n}" for n in range(remembered_rows.MOST_ROWS + 1)], 0)
     assert not reads_the_row(store, "s1")
     assert reads_the_row(store, "s0")
 
 
 def test_the_row_written_longest_ago_goes_first(store: SessionStore, engine: str):
     remembers_many(engine)
-    write_to(store, [f"s{n}" for n in range(known_rows.MOST_ROWS)], 0)
+    write_to(store, [f"s{n}" for n in range(remembered_rows.MOST_ROWS)], 0)
     store.append_messages("s0", [MESSAGE])
     write_to(store, ["next"], 0)
     assert not reads_the_row(store, "s0")
@@ -144,7 +145,7 @@ def _write_and_fork(_: int) -> tuple[str, str]:
 
 
 def _memory_of(session_id: str) -> str:
-    known = known_rows.recall(connections["default"], session_id)
+    known = remembered_rows.recall(connections["default"], session_id)
     return "forgotten" if known is None else "remembered"
 
 

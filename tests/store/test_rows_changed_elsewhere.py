@@ -11,7 +11,8 @@ from django.db import connection, connections
 
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.models import Session
-from helix_sessions.store import SessionStore, known_rows
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import remembered_rows
 from tests.contract.calls import KEEPING, MESSAGE_EVENT, RAISING
 from tests.encryption.conftest import encrypted  # noqa: F401
 from tests.maintenance.conftest import archive_storage  # noqa: F401
@@ -37,7 +38,7 @@ def remembered(store: SessionStore, key: str) -> None:
     """Let this connection have written the row last."""
     needs_memory()
     store.emit_event(key, "note")
-    assert known_rows.recall(connections["default"], key) is not None
+    assert remembered_rows.recall(connections["default"], key) is not None
 
 
 def test_every_call(store: SessionStore):

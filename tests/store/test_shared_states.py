@@ -6,7 +6,7 @@ import pytest
 
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.store import SessionStore
-from helix_sessions.store.shared_states import share
+from helix_sessions.store.state.shared_states import share
 from tests.contract.calls import USER
 from tests.invariants import dump
 

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from helix_sessions.store import SessionStore, known_rows
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import remembered_rows
 from helix_sessions.types import SessionState
 from tests.rows import each
 from tests.store.statements import needs_memory
@@ -67,7 +68,7 @@ def counted(store: SessionStore, state: SessionState, name: str, *, known: bool)
 
     def call() -> None:
         if not known:
-            known_rows.forget(connections["default"], "s")
+            remembered_rows.forget(connections["default"], "s")
         act(store, replace(state, custom_state={"changed": next(numbers)}))
 
     return statements(call)
@@ -100,7 +101,7 @@ def test_an_admission(store: SessionStore, state: SessionState, engine: str, kno
 
     def admit() -> None:
         if not known:
-            known_rows.forget(connections["default"], "s")
+            remembered_rows.forget(connections["default"], "s")
         store.admit_input("s", "hello")
 
     sent = statements(admit)
@@ -210,7 +211,7 @@ def test_a_turn(store: SessionStore, state: SessionState, engine: str, length: i
     for number in ("1", "2"):
         sent = {}
         for name, (act, _, _) in TURN.items():
-            known_rows.forget(connections["default"], "s")
+            remembered_rows.forget(connections["default"], "s")
             with CaptureQueriesContext(connection) as captured:
                 act(store, state, number)
             sent[name] = len(captured)

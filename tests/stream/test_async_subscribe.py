@@ -88,7 +88,7 @@ async def _all(tail: Any) -> list[Any]:
 def test_readers_of_a_session_share_a_read(
     store: SessionStore, astore: AsyncSessionStore, run_async: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from helix_sessions.store.subscriptions import SessionLog
+    from helix_sessions.store.transcript.subscriptions import SessionLog
 
     reads: list[int] = []
     read = SessionLog.read

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import connections
 
-from helix_sessions.store.leases import clock
+from helix_sessions.store.runs.leases import clock
 from helix_sessions.types import InputReceipt
 from tests.torture.callers import Caller, Made
 from tests.torture.linearizability import Operation

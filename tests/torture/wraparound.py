@@ -6,7 +6,8 @@ from collections import Counter
 import psycopg
 from django.db import connections
 
-from helix_sessions.store import SessionStore, known_rows
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import remembered_rows
 from tests.postgres import Server
 from tests.torture.expected import assert_healthy
 from tests.torture.lanes import Figures
@@ -27,7 +28,7 @@ def campaign(seed: int, stop: Stop, server: Server) -> Figures:
         if choice.random() < 0.1:
             _write_past_the_store(server)
         store.append_messages("s", [{"role": "user", "content": "hello"}])
-        known = known_rows.recall(connections["default"], "s")
+        known = remembered_rows.recall(connections["default"], "s")
         assert known is not None
         figures["writes"] += 1
         figures["times the numbers began again"] += int(known.mark) < before

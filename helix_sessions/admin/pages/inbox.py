@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import sealed
+from helix_sessions.admin import decryption
 from helix_sessions.admin.documents import Shown, shown_beginning
 from helix_sessions.conf import conf
 from helix_sessions.models import Input, Session
@@ -64,7 +64,7 @@ def inputs(session: Session) -> list[Prompt]:
             size=size_of("prompt"),
         )[:INPUTS_SHOWN]
     )
-    sealed.open_beginnings(Input, session.session_id, found, "prompt", conf.ADMIN_DOCUMENT_CHARACTERS)
+    decryption.open_beginnings(Input, session.session_id, found, "prompt", conf.ADMIN_DOCUMENT_CHARACTERS)
     return [_prompt(row) for row in found]
 
 

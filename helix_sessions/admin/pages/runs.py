@@ -6,13 +6,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from helix_sessions.admin import sealed
+from helix_sessions.admin import decryption
 from helix_sessions.admin.documents import Shown, shown, shown_beginning
-from helix_sessions.admin.sight import Chip, run_chip
+from helix_sessions.admin.presentation import Chip, run_chip
 from helix_sessions.conf import conf
+from helix_sessions.messages.usage import Usage, usage_of
 from helix_sessions.models import Run, Session
 from helix_sessions.models.fields import beginning_of, size_of
-from helix_sessions.usage import Usage, usage_of
 
 PAGE_SIZE = 50
 BAR = 160
@@ -61,7 +61,7 @@ def runs(session: Session, before: int | None = None) -> tuple[list[RunLine], in
     )
     for column, most in (("error", 2_000), ("output", conf.ADMIN_DOCUMENT_CHARACTERS)):
         names = {"text": f"{column}_text", "size": f"{column}_size"}
-        sealed.open_beginnings(Run, session.session_id, found, column, most, **names)
+        decryption.open_beginnings(Run, session.session_id, found, column, most, **names)
     lines, now = found[:PAGE_SIZE], timezone.now()
     longest = max((_took(row, now) for row in lines), default=timedelta())
     return [_line(row, longest, now) for row in lines], lines[-1]["turn"] if len(found) > PAGE_SIZE else None

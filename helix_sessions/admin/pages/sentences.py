@@ -5,8 +5,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import words
-from helix_sessions.admin.sight import moment
+from helix_sessions.admin import humanize
+from helix_sessions.admin.presentation import moment
 
 LONGEST = 240
 
@@ -32,7 +32,7 @@ def _started(data: dict[str, Any]) -> str:
 
 def _status(data: dict[str, Any]) -> str:
     before, after = (
-        str(words.STATUS_LABELS.get(_word(data, key), _word(data, key))) for key in ("from", "to")
+        str(humanize.STATUS_LABELS.get(_word(data, key), _word(data, key))) for key in ("from", "to")
     )
     reason = _word(data, "failure_reason")
     text = _("Status: %(before)s → %(after)s") % {"before": before, "after": after}
@@ -41,7 +41,7 @@ def _status(data: dict[str, Any]) -> str:
 
 def _finished(data: dict[str, Any]) -> str:
     status = _word(data, "status")
-    return _("Run ended: %s") % str(words.RUN_STATUS_LABELS.get(status, status))
+    return _("Run ended: %s") % str(humanize.RUN_STATUS_LABELS.get(status, status))
 
 
 def _operator(data: dict[str, Any]) -> str:
@@ -62,7 +62,7 @@ def _expiry(data: dict[str, Any]) -> str:
 def _promoted(data: dict[str, Any]) -> str:
     changes = data.get("changes")
     count = len(changes) if isinstance(changes, list) else 0
-    return _("Staged writes applied (%s)") % words.count_of_calls(count)
+    return _("Staged writes applied (%s)") % humanize.count_of_calls(count)
 
 
 def _names(data: dict[str, Any], key: str) -> str:

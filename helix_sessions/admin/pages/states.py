@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions.admin import sealed
+from helix_sessions.admin import decryption
 from helix_sessions.admin.documents import MASK, Shown, is_masked, masked, shown
 from helix_sessions.exceptions import CheckpointNotFound, ContentUnreadable, InvalidInput
 from helix_sessions.models import Checkpoint, Session
@@ -50,7 +50,7 @@ def state(store: SessionStore, session: Session) -> Shown:
     try:
         return shown(store.load_state(session.session_id).custom_state)
     except ContentUnreadable as error:
-        return shown(sealed.note(error))
+        return shown(decryption.note(error))
 
 
 def difference(store: SessionStore, session: Session, start: str, end: str) -> Difference | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from helix_sessions.admin import sealed
+from helix_sessions.admin import decryption
 from helix_sessions.admin.pages.entries import KINDS, Entry, entries_of
 from helix_sessions.conf import conf
 from helix_sessions.models import Event, Message, Session
@@ -144,7 +144,7 @@ def _rows(session: Session, view: View) -> tuple[bool, list[Row]]:
 def with_messages(session_id: str, rows: list[Row]) -> list[Row]:
     """The rows with their data opened, those of messages with the beginning of their message."""
     most = conf.ADMIN_DOCUMENT_CHARACTERS
-    sealed.open_beginnings(Event, session_id, rows, "data", most)
+    decryption.open_beginnings(Event, session_id, rows, "data", most)
     wanted = {row["message_position"]: row for row in rows if row["message_position"] is not None}
     if not wanted:
         return rows
@@ -152,7 +152,7 @@ def with_messages(session_id: str, rows: list[Row]) -> list[Row]:
     found: list[Row] = list(
         Message.objects.filter(session_id=session_id, position__in=list(wanted), seq__in=seqs).in_brief(most)
     )
-    sealed.open_beginnings(Message, session_id, found, "content", most)
+    decryption.open_beginnings(Message, session_id, found, "content", most)
     messages = {message["seq"]: message for message in found}
     for row in rows:
         message = messages.get(row["seq"])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from helix_sessions.admin.sight import LIST_COLUMNS, Chip, status_chip
+from helix_sessions.admin.presentation import LIST_COLUMNS, Chip, status_chip
 from helix_sessions.models import Session, SubSessionRef
 
 MOST_NODES = 500

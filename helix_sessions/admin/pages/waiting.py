@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from helix_sessions.admin import sealed
+from helix_sessions.admin import decryption
 from helix_sessions.admin.documents import Shown, shown, shown_beginning
-from helix_sessions.admin.sight import moment
+from helix_sessions.admin.presentation import moment
 from helix_sessions.conf import conf
 from helix_sessions.models import Session, StagedChange
 from helix_sessions.models.fields import beginning_of, size_of
@@ -53,7 +53,7 @@ def staged(session: Session) -> list[Staged]:
             size=size_of("writes"),
         )[:STAGED_SHOWN]
     )
-    sealed.open_beginnings(StagedChange, session.session_id, found, "writes", most)
+    decryption.open_beginnings(StagedChange, session.session_id, found, "writes", most)
     return [
         Staged(
             step_id=row["step_id"],

@@ -9,7 +9,8 @@ from django.contrib.auth import get_user_model
 from helix_sessions.admin.pages.waiting import Pending, as_pending
 from helix_sessions.exceptions import InvalidCursor
 from helix_sessions.models import Session
-from helix_sessions.store import cursors, pending, waits
+from helix_sessions.store.engine import cursors
+from helix_sessions.store.state import child_waits, pending_calls
 
 PAGE_SIZE = 25
 SHOWN = 20
@@ -79,12 +80,12 @@ def awaited(session: Session) -> list[Awaited]:
     return [
         _awaited(call_id, wait)
         for call_id, wait in (session.suspended_awaiting_children or {}).items()
-        if not waits.is_settled(wait)
+        if not child_waits.is_settled(wait)
     ]
 
 
 def _waiting(session: Session) -> Waiting:
-    calls = list(pending.unanswered(session.pending_client_tool_calls))
+    calls = list(pending_calls.unanswered(session.pending_client_tool_calls))
     children = awaited(session)
     shown = [as_pending(call_id, entry) for call_id, entry in calls[:SHOWN]]
     left = SHOWN - len(shown)

@@ -4,7 +4,7 @@ from rest_framework import serializers
 
 from helix_sessions.api.serializers.fields import DocumentField, IdField, Input
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.store.inputs import MAX_INTEGER
+from helix_sessions.store.engine.inputs import MAX_INTEGER
 
 
 class EventInput(Input):

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from helix_sessions import documents
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import links, page_response
@@ -13,6 +12,7 @@ from helix_sessions.api.responses import events_text, json_response, text_respon
 from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.events import EventInput, EventsQuery
 from helix_sessions.api.views.base import View
+from helix_sessions.content import documents
 from helix_sessions.types import EventRecord, EventTexts, Page, ProjectedMessage
 
 _RANGE = (

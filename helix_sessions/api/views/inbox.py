@@ -16,7 +16,7 @@ from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.inbox import AdmitInput, DeliveryInput, InputsQuery, StopInput, WaitQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
-from helix_sessions.runtime.runner import SessionRunner
+from helix_sessions.runtime.loop.runner import SessionRunner
 from helix_sessions.runtime.scheduling import schedule_run, wake_session
 from helix_sessions.store import SessionStore
 from helix_sessions.types import InputReceipt, Occupancy, Page, RunOutcome

@@ -20,7 +20,8 @@ from helix_sessions.api.serializers.sessions import AttachInput, CloneInput, New
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import SessionExists, SessionNotFound
-from helix_sessions.store import SessionStore, inputs
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import inputs
 from helix_sessions.types import Page, SessionState, SessionSummary
 
 

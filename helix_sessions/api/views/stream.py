@@ -20,7 +20,7 @@ from helix_sessions.api.serializers.events import StreamQuery
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import EventsArchived
-from helix_sessions.store.inputs import MAX_INTEGER
+from helix_sessions.store.engine.inputs import MAX_INTEGER
 from helix_sessions.stream import slots, sse
 from helix_sessions.stream.readers import Readers
 

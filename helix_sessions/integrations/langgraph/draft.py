@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.integrations.langgraph import keys, lists, stored
 from helix_sessions.integrations.langgraph.heads import Head
 from helix_sessions.integrations.langgraph.lists import StoredList, numbers_of, spans_of

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.integrations.langgraph import keys
 from helix_sessions.integrations.langgraph.messages import from_fields

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.integrations.langgraph.stored import Span
 from helix_sessions.integrations.langgraph.values import FINGERPRINT
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from helix_sessions import documents
+from helix_sessions.content import documents
 from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from

@@ -3,7 +3,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from helix_sessions.management.jobs import JobCommand
-from helix_sessions.store.distribution import distribute
+from helix_sessions.store.maintenance.distribution import distribute
 
 
 class Command(JobCommand):

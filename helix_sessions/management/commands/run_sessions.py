@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.runtime.agents import configured_agents
-from helix_sessions.runtime.worker import LOOK_SECONDS, Worker
+from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
 from helix_sessions.types import RunOutcome
 
 

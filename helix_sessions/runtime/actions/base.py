@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator
 from typing import Any, Protocol, TypeVar
 
-from helix_sessions.agents import AgentSession
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import heal
 from helix_sessions.types import JSON, UNSET, Unset
+from helix_sessions.values.agents import AgentSession
 
 T = TypeVar("T")
 
@@ -55,6 +55,6 @@ class StagedAction(ABC):
 
     def execute_on(self, session: AgentSession) -> AgentSession:
         """The session after the action, with nothing saved."""
-        from helix_sessions.runtime.waiting import finish
+        from helix_sessions.runtime.loop.waiting import finish
 
         return finish(self.stages(session, Desk()))

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from helix_sessions.agents import AgentSession
-from helix_sessions.store import inputs
-from helix_sessions.store.agents import fresh
+from helix_sessions.store.agents.agent_sessions import fresh
+from helix_sessions.store.engine import inputs
+from helix_sessions.values.agents import AgentSession
 
 
 @dataclass(frozen=True, slots=True)

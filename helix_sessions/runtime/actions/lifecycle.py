@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from helix_sessions.agents import AgentSession
+from helix_sessions.values.agents import AgentSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions import documents
-from helix_sessions.agents import AgentSession, Execution
+from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.runtime.actions.base import Desk, StagedAction, Stages
 from helix_sessions.runtime.executions import execution_of
-from helix_sessions.store import inputs
+from helix_sessions.store.engine import inputs
 from helix_sessions.types import Message
+from helix_sessions.values.agents import AgentSession, Execution
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions.agents import AgentSession, Budget, optional
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.store import inputs
+from helix_sessions.store.engine import inputs
+from helix_sessions.values.agents import AgentSession, Budget, optional
 
 
 @dataclass(frozen=True, slots=True)

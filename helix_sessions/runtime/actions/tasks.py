@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions.agents import AgentSession
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.values.agents import AgentSession
 
 MOST_TASKS = 20
 STATUSES = ("pending", "in_progress", "completed")

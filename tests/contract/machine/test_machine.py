@@ -8,7 +8,7 @@ from django.conf import settings as django_settings
 from hypothesis import HealthCheck
 from hypothesis.stateful import run_state_machine_as_test
 
-from helix_sessions.store import snapshots
+from helix_sessions.store.state import snapshots
 from tests.contract.machine.machine import StoreMachine
 from tests.lengths import at_length
 

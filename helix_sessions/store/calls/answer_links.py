@@ -1,0 +1,128 @@
+"""Links: a signed word that lets whoever has it answer one tool call, for a time, and do nothing else.
+
+A link is for a person who has no account here: the approval in a mail, the form on a page. It names the
+session, the call, and the moment it was asked for, so a call that comes again under an old id is another one.
+Nothing is stored for it, and it is used once because a call is answered once.
+"""
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.core import signing
+
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import InvalidAnswerLink, InvalidInput, SessionNotFound, UnknownToolCall
+from helix_sessions.store.calls import submissions
+from helix_sessions.store.engine import inputs, session_rows
+from helix_sessions.store.engine.session_rows import SessionRow
+from helix_sessions.store.engine.store import Store, session_key
+from helix_sessions.store.state import pending_calls
+from helix_sessions.types import JSON, UNSET, AnswerLink, AskedCall, Submission, Unset
+
+MAX_TOKEN = 4096
+
+_COLUMNS = ("session_id", "root_session_id", "pending_client_tool_calls")
+
+
+class _Grant(NamedTuple):
+    """What a token allows: to answer this call of the session with this row."""
+
+    row: SessionRow
+    tool_call_id: str
+    requested_at: str | None
+    until: int
+
+
+def create_answer_link(
+    store: Store, session_id: str, tool_call_id: str, *, lifetime: timedelta | None = None
+) -> AnswerLink:
+    """A link to answer a pending call of the session, or of any session of the tree whose root it is.
+
+    It is good for `lifetime`, at most and by default for `HELIX_SESSIONS["ANSWER_LINK_SECONDS"]`.
+    """
+    key, call_id = session_key(session_id), submissions.short_id(tool_call_id, "tool_call_id")
+    seconds = _seconds(lifetime)
+    root_id, owner_id = submissions.find(store, key, call_id)
+    try:
+        row = session_rows.read_row(store._connection, owner_id, _COLUMNS)
+    except SessionNotFound:
+        raise UnknownToolCall(f"The session of tool call {call_id!r} is gone.") from None
+    entry = pending_calls.read(row.pending_client_tool_calls).get(call_id)
+    if root_id not in (owner_id, row.root_session_id) or not isinstance(entry, dict):
+        raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
+    until = int(time.time()) + seconds
+    grant = [owner_id, call_id, pending_calls.requested_at(entry), until]
+    token = signing.dumps(grant, salt=salt(store), compress=True)
+    return AnswerLink(token=token, expires_at=datetime.fromtimestamp(until, UTC))
+
+
+def read_answer_link(store: Store, token: str) -> AskedCall:
+    """What the holder of a link is asked, for as long as the session has not gone on."""
+    grant = _grant(store, token)
+    entry = pending_calls.read(grant.row.pending_client_tool_calls).get(grant.tool_call_id)
+    if not isinstance(entry, dict) or pending_calls.requested_at(entry) != grant.requested_at:
+        raise InvalidAnswerLink
+    return AskedCall(
+        tool_name=entry.get("tool_name", ""),
+        arguments=entry.get("arguments"),
+        kind=entry.get("kind", "client_tool"),
+        requested_at=pending_calls.moment(grant.requested_at),
+        deadline=pending_calls.moment(entry.get("deadline")),
+        is_answered=bool(entry.get("submitted_at")) and not pending_calls.is_expired(entry),
+        expires_at=datetime.fromtimestamp(grant.until, UTC),
+    )
+
+
+def submit_by_answer_link(
+    store: Store,
+    token: str,
+    *,
+    result: JSON | Unset = UNSET,
+    error: str | None = None,
+    approved: bool | None = None,
+    reason: str | None = None,
+) -> Submission:
+    """Answer the call of a link, as `submit_tool_result` does.
+
+    A link that was tampered with, is too old, or is about what is not there any more is refused as
+    `InvalidAnswerLink`, in the same words.
+    """
+    grant = _grant(store, token)
+    answer = submissions.checked_answer(result, error, approved, reason)
+    root_id = grant.row.root_session_id or grant.row.session_id
+    try:
+        return submissions.submit(
+            store, root_id, grant.row.session_id, grant.tool_call_id, answer, requested_at=grant.requested_at
+        )
+    except (SessionNotFound, UnknownToolCall):
+        raise InvalidAnswerLink from None
+
+
+def salt(store: Store) -> str:
+    return f"helix_sessions.answer_links.{store.using}"
+
+
+def _grant(store: Store, token: Any) -> _Grant:
+    """What a token allows now, with the session's row. A lower setting cuts older links short."""
+    if not isinstance(token, str) or len(token) > MAX_TOKEN:
+        raise InvalidAnswerLink
+    try:
+        said = signing.loads(token, salt=salt(store), max_age=conf.ANSWER_LINK_SECONDS)
+        session_id, call_id, requested_at, until = said
+        row = store._read(session_id, _COLUMNS)
+    except (signing.BadSignature, ValueError, SessionNotFound):
+        raise InvalidAnswerLink from None
+    if until <= time.time():
+        raise InvalidAnswerLink
+    return _Grant(row, call_id, requested_at, until)
+
+
+def _seconds(lifetime: timedelta | None) -> int:
+    longest = conf.ANSWER_LINK_SECONDS
+    if lifetime is None:
+        return longest
+    seconds = int(inputs.period(lifetime, "lifetime").total_seconds())
+    if not 1 <= seconds <= longest:
+        raise InvalidInput(f"A link is good for at least a second and at most {longest:,}.")
+    return seconds

@@ -1,0 +1,302 @@
+"""Compaction: the model sees a summary where the transcript has many messages, and the transcript stays."""
+
+import inspect
+import os
+import socket
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from asgiref.sync import async_to_sync
+
+from helix_sessions import models
+from helix_sessions.conf import conf
+from helix_sessions.content import documents
+from helix_sessions.exceptions import HelixSessionsError, InvalidInput, SessionBusy, SessionNotFound
+from helix_sessions.models import ContextUpdate, Message, Session
+from helix_sessions.store.context import compaction_plan
+from helix_sessions.store.context.compaction_plan import Fold, Line
+from helix_sessions.store.context.context_rows import latest_compaction
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.session_rows import SessionRow, check_owner, check_row_version
+from helix_sessions.store.engine.store import Store, session_key
+from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.tombstones import present
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.types import Compaction, CompactionPolicy, Summarize, SummaryRequest
+
+_ATTEMPTS = 20
+_HEAD = ("owner_id", "version", "status")
+
+
+class _Attempt(NamedTuple):
+    number: int
+    started_seq: int
+    fold: Fold
+
+
+class _Before(NamedTuple):
+    """The transcript since the latest compaction's summary, and that summary."""
+
+    number: int | None
+    summary: str | None
+    replaced: int
+    """How many messages the latest compaction stands for."""
+    lines: list[Line]
+
+
+def compact(
+    store: Store,
+    session_id: str,
+    summarize: Summarize,
+    policy: CompactionPolicy | dict[str, Any],
+    *,
+    reason: str = "manual",
+    expected_version: int | None = None,
+) -> Compaction | None:
+    """Have the older messages summarized, and let the model see the summary and the text of the newest
+    in their place. `None` if there is nothing older, if the summary is blank, or while another
+    compaction of this session is under way.
+
+    No lock is held while `summarize` works, so a message appended meanwhile stays visible; when
+    messages were truncated meanwhile, its summary is dropped. What it raises is raised here.
+    """
+    key, version = session_key(session_id), inputs.expected_version(expected_version)
+    rules = inputs.value_of(CompactionPolicy, policy, "A compaction policy")
+    why = inputs.identifier(reason, "The reason of a compaction")
+    if not callable(summarize):
+        raise InvalidInput("summarize must be a function of a SummaryRequest.")
+    begun = _begin(store, key, rules, why, version)
+    if begun is None:
+        return None
+    before, attempt = begun
+    try:
+        request = SummaryRequest(
+            previous_summary=before.summary,
+            messages=compaction_plan.trimmed(attempt.fold.older, rules),
+            max_tokens=rules.summary_tokens,
+        )
+        summary = _summary(summarize, request)
+        message = compaction_plan.compaction_message(
+            summary, compaction_plan.trimmed(attempt.fold.recent, rules)
+        )
+        if summary.strip():
+            return _finish(store, key, attempt, why, summary, message)
+    except BaseException:
+        with suppress(HelixSessionsError):
+            _abandon(store, key, attempt)
+        raise
+    _abandon(store, key, attempt)
+    return None
+
+
+def list_compactions(store: Store, session_id: str) -> list[Compaction]:
+    """The compactions of the present transcript, oldest first; the model sees the last."""
+    key = session_key(session_id)
+    store._read(key, ("session_id",))
+    rows = models.Compaction.objects.using(store.using).standing().filter(session_id=key)
+    return [_value(row) for row in rows.order_by("number")]
+
+
+def _begin(
+    store: Store, session_id: str, policy: CompactionPolicy, reason: str, version: int | None
+) -> tuple[_Before, _Attempt] | None:
+    """Choose what to fold, without a lock, and say so under it, if it is still there."""
+    for _ in range(_ATTEMPTS):
+        before = _to_compact(store, session_id, version)
+        fold = compaction_plan.fold(before.lines, policy)
+        if fold is None:
+            return None
+        with store._write(session_id, version) as work:
+            rows = models.Compaction.objects.using(store.using).filter(session_id=session_id)
+            latest = rows.order_by("-number").first()
+            if latest is not None and _is_under_way(latest, work):
+                return None
+            if _is_current(work, before):
+                return before, _start(work, reason, latest, before, fold)
+    raise SessionBusy(f"The transcript of session {session_id!r} changed faster than it could be read.")
+
+
+def _to_compact(store: Store, session_id: str, version: int | None) -> _Before:
+    connection = store._connection
+    rows = fetch(connection, _lines_sql(connection.vendor), [session_id] * 2)
+    if not rows:
+        raise SessionNotFound(f"There is no session {session_id!r}.")
+    (_, replaced, number, summary, *columns), *found = rows
+    head = SessionRow(_HEAD, table(Session).decoder(_HEAD)(columns))
+    check_owner(session_id, head, store._owner)
+    check_row_version(head, version)
+    rows_of = table(Message)
+    messages = documents.load_all(
+        [rows_of.open_text("content", text, session_id, place, seq) for place, seq, _, text, *_ in found]
+    )
+    lines = [
+        Line(position, seq, message, update is not None)
+        for (position, seq, update, *_), message in zip(found, messages, strict=True)
+    ]
+    if summary is not None:
+        opened = table(models.Compaction).open_text("summary", summary, session_id, number)
+        return _Before(number, documents.load(opened), replaced, lines)
+    return _Before(number, None, replaced, lines)
+
+
+def _finish(
+    store: Store, session_id: str, attempt: _Attempt, reason: str, summary: str, message: dict[str, Any]
+) -> Compaction | None:
+    """Let the model see it, unless somebody took over or its messages are gone."""
+    lines = [*attempt.fold.older, *attempt.fold.recent]
+    content, text = documents.dump(message), documents.dump(summary)
+    with store._write(session_id) as work:
+        row = _own(store.using, session_id, attempt)
+        if row is None:
+            return None
+        if not _still_there(work, lines[-1]):
+            _drop(work, attempt)
+            return None
+        told = {"from_seq": row.from_seq, "to_seq": row.to_seq, "reason": reason}
+        seq = work.event("compacted", told)
+        changes = {"compacted_seq": seq, "compacted_at": work.now, "summary": text, "content": content}
+        work.update(models.Compaction, {"number": attempt.number}, **changes, holder=None)
+    row.compacted_seq, row.compacted_at, row.summary, row.content = seq, work.now, summary, message
+    return _value(row)
+
+
+def _abandon(store: Store, session_id: str, attempt: _Attempt) -> None:
+    """Let the next one begin."""
+    with store._write(session_id) as work:
+        if _own(store.using, session_id, attempt) is not None:
+            _drop(work, attempt)
+
+
+def _start(
+    work: UnitOfWork, reason: str, latest: models.Compaction | None, before: _Before, fold: Fold
+) -> _Attempt:
+    lines = [*fold.older, *fold.recent]
+    new = [line for line in lines if line.position >= before.replaced]
+    first, last = (new or lines)[0], lines[-1]
+    kept = fold.recent[0].position if fold.recent else last.position + 1
+    if latest is not None and latest.compacted_seq is None:  # whoever began it is gone
+        work.delete(models.Compaction, '"number" = %s', [latest.number])
+    work.versioned = False
+    number = 1 if latest is None else latest.number + 1
+    seq = work.event("compaction_started", {"reason": reason})
+    work.insert(
+        models.Compaction,
+        number=number,
+        started_seq=seq,
+        started_at=work.now,
+        holder=_holder(),
+        fence=work.session.fence,
+        reason=reason,
+        from_seq=first.seq,
+        to_seq=last.seq,
+        from_position=first.position,
+        kept_position=kept,
+        end_position=last.position + 1,
+    )
+    return _Attempt(number, seq, fold)
+
+
+def _is_current(work: UnitOfWork, before: _Before) -> bool:
+    """Whether the transcript still begins with what was read, and nobody has compacted it since."""
+    rows = models.Compaction.objects.using(work.connection.alias).standing()
+    found = rows.filter(session_id=work.session.session_id).order_by("-number")
+    latest = found.values_list("number", flat=True).first()
+    return latest == before.number and _still_there(work, before.lines[-1])
+
+
+def _own(using: str, session_id: str, attempt: _Attempt) -> models.Compaction | None:
+    rows = models.Compaction.objects.using(using).filter(session_id=session_id, number=attempt.number)
+    return rows.filter(started_seq=attempt.started_seq, compacted_seq__isnull=True).first()
+
+
+def _drop(work: UnitOfWork, attempt: _Attempt) -> None:
+    work.versioned = False
+    work.delete(models.Compaction, '"number" = %s', [attempt.number])
+
+
+def _still_there(work: UnitOfWork, last: Line) -> bool:
+    """Messages leave a transcript from its end, so where the last one is the others are."""
+    rows = Message.objects.using(work.connection.alias).visible()
+    return rows.filter(session_id=work.session.session_id, position=last.position, seq=last.seq).exists()
+
+
+def _summary(summarize: Summarize, request: SummaryRequest) -> str:
+    summary = summarize(request)
+    if inspect.isawaitable(summary):
+        summary = async_to_sync(_awaited)(summary)
+    if summary is None:
+        return ""
+    if not isinstance(summary, str):
+        raise InvalidInput(f"A summary must be a string, not {type(summary).__name__}.")
+    documents.dump(summary)
+    return summary
+
+
+async def _awaited(summary: Any) -> Any:
+    return await summary
+
+
+def _holder() -> str:
+    """Who is at it: this process, by its host's name and its number."""
+    return f"{socket.gethostname()[:200]}:{os.getpid()}"
+
+
+def _is_under_way(row: models.Compaction, work: UnitOfWork) -> bool:
+    """Whether somebody is at this compaction: not if its process is known to be gone, the session has been
+    taken by another owner since, or it took too long."""
+    if row.compacted_seq is not None:
+        return False
+    since: datetime = row.started_at
+    if work.now - since > timedelta(seconds=conf.COMPACTION_SECONDS) or row.fence != work.session.fence:
+        return False
+    host, _, number = (row.holder or "").rpartition(":")
+    return host != _holder().rpartition(":")[0] or _is_alive(int(number))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _value(row: models.Compaction) -> Compaction:
+    return Compaction(
+        session_id=row.session_id,
+        seq=row.compacted_seq,  # type: ignore[arg-type]
+        from_seq=row.from_seq,
+        to_seq=row.to_seq,
+        reason=row.reason,
+        summary=row.summary,
+        message=row.content,
+        message_count=row.end_position - row.from_position,
+        created_at=row.compacted_at,  # type: ignore[arg-type]
+    )
+
+
+@cache
+def _lines_sql(vendor: str) -> str:
+    """The session's head and the latest summary, then the messages that no summary covers yet, as of one
+    moment."""
+    cast = "::text" if vendor == "postgresql" else ""
+    return (
+        'WITH head AS (SELECT s."session_id", s."owner_id", s."version", s."status", c."number", c."summary",'  # noqa: S608
+        ' COALESCE(c."end_position", 0) AS "replaced", COALESCE(c."kept_position", 0) AS "start"'
+        f" FROM {table(Session).name} s LEFT JOIN {table(models.Compaction).name} c"
+        f' ON c."session_id" = s."session_id" AND c."number" = {latest_compaction("s")}'
+        f' WHERE s."session_id" = %s AND {present("s.")})'
+        f' SELECT -1 AS "place", "replaced", "number", "summary"{cast}, "owner_id", "version", "status"'
+        " FROM head"
+        f' UNION ALL SELECT m."position", m."seq", u."seq", m."content"{cast}, NULL, NULL, NULL'
+        f" FROM {table(Message).name} m"
+        f' LEFT JOIN {table(ContextUpdate).name} u ON u."session_id" = m."session_id" AND u."seq" = m."seq"'
+        ' WHERE m."session_id" = %s AND m."position" >= (SELECT "start" FROM head)'
+        ' AND m."truncated_seq" IS NULL'
+        ' ORDER BY "place"'
+    )

@@ -1,0 +1,88 @@
+"""OpenTelemetry spans of the store's operations, where a provider is set; otherwise nothing.
+
+A session is one trace: calls that no span surrounds, in any process, are children of the `traceparent` in its
+`tracing_context`. A session that is created without a context gets the one it is created in. Spans name
+calls, sessions and error codes, never content.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+
+from helix_sessions.content import documents
+from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.store.engine.session_rows import read_row
+
+try:
+    from opentelemetry import propagate, trace
+except ImportError:
+    trace = None  # type: ignore[assignment]
+
+Carrier = dict[str, str]
+
+_MOST_CARRIERS = 4096
+_carriers: dict[tuple[str, str], Carrier] = {}
+"""The traces of the sessions this process worked on last. A session keeps its trace."""
+
+
+def is_on() -> bool:
+    """Whether spans are received."""
+    return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def current() -> Carrier | None:
+    """The trace around this call, as a session keeps it."""
+    if not is_on():
+        return None
+    carrier: Carrier = {}
+    propagate.inject(carrier)
+    return carrier or None
+
+
+@contextmanager
+def span(name: str, using: str, session_id: Any) -> Iterator[None]:
+    """A span around one operation; an error ends it with its code."""
+    with _start(name, using, session_id) as started:
+        try:
+            yield
+        except HelixSessionsError as error:
+            started.set_status(trace.StatusCode.ERROR, error.code)
+            raise
+        except Exception as error:
+            started.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            raise
+
+
+def _start(name: str, using: str, session_id: Any) -> Any:
+    known = isinstance(session_id, str)
+    around = trace.get_current_span().get_span_context().is_valid
+    carrier = _carrier(using, session_id) if known and not around else {}
+    return trace.get_tracer("helix_sessions").start_as_current_span(
+        f"helix_sessions.{name}",
+        context=propagate.extract(carrier) if carrier else None,
+        attributes={"helix_sessions.session_id": session_id} if known else {},
+        record_exception=False,  # an error may quote what was sent
+        set_status_on_exception=False,
+    )
+
+
+def _carrier(using: str, session_id: str) -> Carrier:
+    key = (using, session_id)
+    if key not in _carriers:
+        try:
+            text = read_row(connections[using], session_id, ("tracing_context",)).tracing_context
+        except Exception:  # the call itself says what is wrong
+            return {}
+        context = None if text is None else documents.load(text)
+        _carriers[key] = _strings(context)
+        if len(_carriers) > _MOST_CARRIERS:
+            del _carriers[next(iter(_carriers))]
+    return _carriers[key]
+
+
+def _strings(context: Any) -> Carrier:
+    if not isinstance(context, dict):
+        return {}
+    return {str(name): value for name, value in context.items() if isinstance(value, str)}

@@ -1,0 +1,237 @@
+"""Transactions of the store: rows are locked, the operation decides, everything is flushed once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import (
+    HelixSessionsError,
+    SessionBusy,
+    SessionNotFound,
+)
+from helix_sessions.store.engine import flush, remembered_rows
+from helix_sessions.store.engine.connection import (
+    connect,
+    errors_translated,
+    execute,
+    fetch,
+    is_between_transactions,
+    transaction_on,
+)
+from helix_sessions.store.engine.remembered_rows import KnownRow
+from helix_sessions.store.engine.session_rows import (
+    ALL_COLUMNS,
+    LIGHT_COLUMNS,
+    SessionRow,
+    check_fence,
+    check_row_version,
+    lock_row,
+    read_row,
+    read_sql,
+)
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.types import TOMBSTONE, UNSET, Lease
+
+T = TypeVar("T")
+
+
+class Transaction:
+    """Sessions that one call writes in one transaction.
+
+    They are locked the root first, then downwards, and those of one level by id, so that two calls never
+    wait for each other in a circle.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper, lease: Lease | None = None) -> None:
+        self.connection = connection
+        self._lease = lease
+        self._works: dict[str, UnitOfWork] = {}
+        self._written: list[UnitOfWork] = []
+
+    def lock(
+        self,
+        session_id: str,
+        columns: tuple[str, ...] = LIGHT_COLUMNS,
+        owner: Any = UNSET,
+        *,
+        tombstones: bool = False,
+    ) -> UnitOfWork:
+        """Lock one more session; one that is locked already is the same `UnitOfWork`."""
+        if session_id not in self._works:
+            row = lock_row(self.connection, session_id, columns, owner, tombstones=tombstones)
+            check_fence(row, self._lease)
+            self._works[session_id] = UnitOfWork(self.connection, row)
+        return self._works[session_id]
+
+    def lock_with_root(self, session_id: str, owner: Any = UNSET) -> tuple[UnitOfWork, UnitOfWork]:
+        """Lock a session and before it the root of its tree, both read whole; the root, then the session.
+
+        A session whose root is not stored is its own root.
+        """
+        named = read_row(self.connection, session_id, ("root_session_id",), owner).root_session_id
+        root = None
+        if named not in (None, session_id):
+            try:
+                root = self.lock(named, ALL_COLUMNS)
+            except SessionNotFound:
+                root = None
+        work = self.lock(session_id, ALL_COLUMNS, owner)
+        if work.session.root_session_id != named:
+            raise SessionBusy(f"The session {session_id!r} was replaced meanwhile.")
+        return root or work, work
+
+    def flush(self) -> None:
+        """Write what was collected for each session. One for which nothing was is left as it is."""
+        self._written = [work for work in self._works.values() if work.flush()]
+        mark = remembered_rows.shared_mark(self.connection) if self._written else None
+        if mark is not None:
+            for work in self._written:
+                work.mark = mark
+
+    def remember(self) -> None:
+        """Keep the rows that were committed, for the next write of this connection."""
+        if is_between_transactions(self.connection):
+            for work in self._written:
+                if work.mark is not None and work.session.status != TOMBSTONE:
+                    remembered_rows.remember(self.connection, work.session.session_id, work.as_known())
+
+
+@contextmanager
+def write_tree(using: str, lease: Lease | None = None) -> Iterator[Transaction]:
+    """Let the block lock sessions and decide, flush all of them, commit. With a lease, its session is only
+    written while that is the newest.
+
+    A refusal has written nothing, so it ends the transaction without a rollback, which would make the
+    driver forget its prepared statements.
+    """
+    refusal: HelixSessionsError | None = None
+    with locking_transaction(using) as connection:
+        tree = Transaction(connection, lease)
+        try:
+            yield tree
+        except HelixSessionsError as error:
+            refusal = error
+        else:
+            tree.flush()
+    if refusal is not None:
+        raise refusal
+    tree.remember()
+
+
+@contextmanager
+def write(
+    using: str,
+    session_id: str,
+    expected_version: int | None = None,
+    *,
+    columns: tuple[str, ...] = LIGHT_COLUMNS,
+    owner: Any = UNSET,
+    tombstones: bool = False,
+    lease: Lease | None = None,
+) -> Iterator[UnitOfWork]:
+    """Lock a session, check what the caller expects, let the block decide, flush, commit."""
+    with write_tree(using, lease) as tree:
+        work = tree.lock(session_id, columns, owner, tombstones=tombstones)
+        check_version(work, expected_version)
+        yield work
+
+
+def decide(
+    using: str,
+    session_id: str,
+    decision: Callable[[UnitOfWork], T],
+    expected_version: int | None = None,
+    *,
+    owner: Any = UNSET,
+    lease: Lease | None = None,
+    unread: bool = False,
+) -> tuple[UnitOfWork, T]:
+    """Make a write that is decided by a function of the row: without a lock on a row this connection
+    wrote last and nobody since, otherwise as `write` does. For the hot paths.
+
+    With `unread` a row that others wrote is looked at first, on PostgreSQL: two statements instead of
+    the four of a transaction. For writes that seldom meet others of the same session.
+
+    The decision may be made twice, so it only collects; it may read rows that never change.
+    """
+    connection = connections[using]
+    known = remembered_rows.recall(connection, session_id)
+    if known is None and unread:
+        known = _look(connection, session_id)
+    if known is not None and owner in (UNSET, known.values["owner_id"]):
+        done = _decide_unlocked(connection, known, decision, expected_version, lease)
+        if done is not None:
+            return done
+        remembered_rows.forget(connection, session_id)
+    with write(using, session_id, expected_version, owner=owner, lease=lease) as work:
+        outcome = decision(work)
+    return work, outcome
+
+
+def _look(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
+    """The row as it is, without a lock, with the mark that tells whether it still is when it is written."""
+    connect(connection)
+    if connection.vendor != "postgresql" or conf.PORTABLE_WRITES or not is_between_transactions(connection):
+        return None
+    sql = read_sql(connection.vendor, LIGHT_COLUMNS, False).replace("SELECT ", "SELECT xmin::text, ", 1)
+    rows = fetch(connection, sql, [session_id])
+    if not rows:
+        return None
+    values = vars(SessionRow.read(session_id, LIGHT_COLUMNS, rows[0][1:]))
+    if "unreadable" in values or values["write_mark"] is None:
+        return None
+    return KnownRow(rows[0][0], values)
+
+
+def _decide_unlocked(
+    connection: BaseDatabaseWrapper,
+    known: KnownRow,
+    decision: Callable[[UnitOfWork], T],
+    expected_version: int | None,
+    lease: Lease | None,
+) -> tuple[UnitOfWork, T] | None:
+    """`None` if the lock is needed: to refuse, to say that there is nothing to do, or for what is staged,
+    which changes without the row."""
+    work = UnitOfWork(connection, SessionRow.of(known))
+    if expected_version not in (None, work.session.version) or work.session.staged_count:
+        return None
+    try:
+        check_fence(work.session, lease)
+        outcome = decision(work)
+    except HelixSessionsError:
+        return None
+    if not work.stamp():
+        return None
+    with errors_translated():
+        work.mark = flush.if_unchanged(work, known)
+    if work.mark is None:
+        return None
+    remembered_rows.remember(connection, work.session.session_id, work.as_known())
+    work.wake_readers()
+    return work, outcome
+
+
+def check_version(work: UnitOfWork, expected_version: int | None) -> None:
+    check_row_version(work.session, expected_version)
+
+
+@contextmanager
+def locking_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """A transaction, or a part of the caller's, in which rows are locked."""
+    with transaction_on(using) as connection, _restored_lock_timeout(connection):
+        yield connection
+
+
+@contextmanager
+def _restored_lock_timeout(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Inside a caller's transaction, leave the caller's lock timeout as it was."""
+    if connection.vendor != "postgresql" or not connection.savepoint_ids:
+        yield
+        return
+    before = fetch(connection, "SELECT current_setting('lock_timeout')", [])[0][0]
+    yield
+    execute(connection, "SELECT set_config('lock_timeout', %s, true)", [before])

@@ -1,0 +1,297 @@
+"""The doctor: looks for sessions whose rows disagree, and puts right what leaves no doubt."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.content import documents
+from helix_sessions.exceptions import ContentUnreadable, HelixSessionsError, SessionNotFound
+from helix_sessions.models import Session
+from helix_sessions.models.guard import is_guarded
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.connection import execute, fetch
+from helix_sessions.store.engine.remembered_rows import new_mark
+from helix_sessions.store.engine.session_rows import SessionRow, lock_row
+from helix_sessions.store.engine.store import Store, session_key
+from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.maintenance import encrypted_rows
+from helix_sessions.store.maintenance.invariant import Invariant
+from helix_sessions.store.maintenance.invariants import SESSIONS, invariants
+from helix_sessions.store.state import child_waits, pending_calls, snapshots
+from helix_sessions.types import PRUNED_STATUSES, Finding
+
+_SEALED_AT_ONCE = 200
+_NAMED_AT_ONCE = 500
+_HIGHEST_ID = "\U0010ffff" * 256
+_SCOPE = re.compile(r"IN_SCOPE\((\w+)\)")
+_log = logging.getLogger("helix_sessions.doctor")
+
+
+def examine_sessions(
+    store: Store,
+    *,
+    session_ids: Iterable[str] | None = None,
+    repair: bool = False,
+    deep: bool = False,
+    page_size: int = 500,
+    on_finding: Callable[[Finding], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> list[Finding]:
+    """Check every invariant over all sessions, or over these; what is wrong.
+
+    Each check sees one moment, so writers are neither disturbed nor mistaken. `repair` puts right what
+    follows from other rows, under the session's lock, and neither raises the version nor logs an event.
+    `deep` also reads and reassembles every session's state. `on_progress` is told how many sessions
+    have been looked at.
+    """
+    inputs.integer(page_size, "page_size", minimum=1)
+    found: list[Finding] = []
+    seen = 0
+
+    def tell(finding: Finding) -> None:
+        found.append(finding)
+        if on_finding is not None:
+            on_finding(finding)
+
+    if session_ids is None and not is_guarded(store._connection):
+        tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
+    for count, scope in _scopes(store, session_ids, page_size):
+        if should_stop is not None and should_stop():
+            break
+        for check in (*invariants(), *_DOCUMENT_CHECKS, *(_DEEP_CHECKS if deep else ())):
+            for finding in list(check_scope(store._connection, check, scope)):
+                tell(_repaired(store, check, finding) if repair and finding.repairable else finding)
+        seen += count
+        if on_progress is not None:
+            on_progress(seen)
+    return found
+
+
+def _scopes(store: Store, session_ids: Iterable[str] | None, size: int) -> Iterator[tuple[int, "Scope"]]:
+    if session_ids is not None:
+        keys, most = [session_key(key) for key in session_ids], min(size, _NAMED_AT_ONCE)
+        for start in range(0, len(keys), most):
+            some = keys[start : start + most]
+            yield len(some), Scope(sql=f"IN ({', '.join(['%s'] * len(some))})", params=tuple(some))
+        return
+    # Ranges, not lists: rows whose session is gone lie between the sessions that are there.
+    sessions = Session.with_tombstones.using(store.using).order_by("session_id")
+    rows = sessions.values_list("session_id", flat=True)
+    last = ""
+    while True:
+        page = list(rows.filter(session_id__gt=last)[:size])
+        end = page[-1] if len(page) == size else _HIGHEST_ID
+        yield len(page), Scope(sql="> %s AND {column} <= %s", params=(last, end))
+        if end == _HIGHEST_ID:
+            return
+        last = end
+
+
+def _repaired(store: Store, check: "Check", finding: Finding) -> Finding:
+    key = str(finding.session_id)
+    try:
+        with locking_transaction(store.using) as connection:
+            try:
+                lock_row(connection, key, ("session_id",), tombstones=True)
+            except SessionNotFound:
+                if not finding.code.startswith("orphan_"):
+                    return finding
+            repair_session(connection, check, key)
+            scope = Scope(sql="IN (%s)", params=(key,))
+            left = list(check_scope(connection, check, scope))
+    except HelixSessionsError as error:
+        _log.error("%s of session %s could not be repaired: %s", finding.code, key, error.code)
+        return finding
+    if not left:
+        _log.warning("%s of session %s was repaired: %s", finding.code, key, finding.detail)
+    return replace(finding, repaired=not left)
+
+
+_UNGUARDED = "the database does not refuse changes to the event log; see manage.py guard_event_log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The sessions that are looked at, as a condition on a column."""
+
+    sql: str
+    params: tuple[str, ...]
+
+    def on(self, column: str) -> str:
+        return f"({column} {self.sql.format(column=column)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentCheck:
+    """A check that has to look into documents: a function instead of a query."""
+
+    code: str
+    look: Callable[[BaseDatabaseWrapper, Scope], Iterator[tuple[str, str]]]
+    mend: Callable[[BaseDatabaseWrapper, str], None] | None = None
+    severity: Literal["error", "warning"] = "error"
+
+
+Check = Invariant | DocumentCheck
+
+
+def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> Iterator[Finding]:
+    """What breaks this invariant among these sessions."""
+    if isinstance(check, DocumentCheck):
+        for session_id, detail in check.look(connection, scope):
+            yield Finding(
+                code=check.code,
+                session_id=session_id,
+                detail=detail,
+                severity=check.severity,
+                repairable=check.mend is not None,
+            )
+        return
+    params: list[str] = []
+
+    def place(match: re.Match[str]) -> str:
+        params.extend(scope.params)
+        return scope.on(f"{match[1]}.session_id")
+
+    sql = _SCOPE.sub(place, check.sql)
+    for session_id, detail in fetch(connection, sql, params, prepare=False):
+        yield Finding(
+            code=check.code,
+            session_id=session_id,
+            detail=detail,
+            severity=check.severity,
+            repairable=bool(check.repair),
+        )
+
+
+def repair_session(connection: BaseDatabaseWrapper, check: Check, session_id: str) -> None:
+    """Put one invariant of a locked session right."""
+    if isinstance(check, DocumentCheck):
+        if check.mend is not None:
+            check.mend(connection, session_id)
+        return
+    for sql in check.repair:
+        execute(connection, sql, [session_id] * sql.count("%s"), prepare=False)
+
+
+def _texts(
+    connection: BaseDatabaseWrapper, scope: Scope, columns: tuple[str, ...], condition: str
+) -> list[tuple[Any, ...]]:
+    selection = table(Session).selection(connection.vendor, columns)
+    sql = f"SELECT {selection} FROM {SESSIONS} WHERE {scope.on('session_id')} AND {condition}"  # noqa: S608
+    found = []
+    for values in fetch(connection, sql, scope.params, prepare=False):
+        with suppress(ContentUnreadable):  # a finding of its own
+            found.append(tuple(table(Session).opened(columns, list(values))))
+    return found
+
+
+_WAIT_COLUMNS = (
+    "awaiting_client",
+    "awaiting_children",
+    "waiting_since",
+    "status",
+    "pending_client_tool_calls",
+    "suspended_awaiting_children",
+)
+
+
+def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    some = "(waiting_since IS NOT NULL OR awaiting_client OR awaiting_children"
+    some += " OR pending_client_tool_calls IS NOT NULL OR suspended_awaiting_children IS NOT NULL)"
+    for session_id, *values in _texts(connection, scope, ("session_id", *_WAIT_COLUMNS), some):
+        row = SessionRow(_WAIT_COLUMNS, values)
+        client, children, waits_now = _should_wait(row)
+        flags = (bool(row.awaiting_client), bool(row.awaiting_children), row.waiting_since is not None)
+        if flags != (client, children, waits_now):
+            yield session_id, f"waiting for a client, for children, at all: {flags}, by what waits it is not"
+
+
+def _should_wait(row: SessionRow) -> tuple[bool, bool, bool]:
+    """Whether a session waits for a client, for children, and at all, by its documents."""
+    client = bool(pending_calls.columns(pending_calls.read(row.pending_client_tool_calls))["awaiting_client"])
+    children = bool(
+        child_waits.columns(child_waits.read(row.suspended_awaiting_children))["awaiting_children"]
+    )
+    return client, children, (client or children) and row.status not in PRUNED_STATUSES
+
+
+def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
+    row = lock_row(connection, session_id, (*_WAIT_COLUMNS, "updated_at"), tombstones=True)
+    derived = pending_calls.columns(pending_calls.read(row.pending_client_tool_calls))
+    del derived["pending_client_tool_calls"]
+    _, children, waits_now = _should_wait(row)
+    since = (row.waiting_since or row.updated_at) if waits_now else None
+    mended = Session.with_tombstones.using(connection.alias).filter(session_id=session_id)
+    mended.update(**derived, awaiting_children=children, waiting_since=since, write_mark=new_mark())
+
+
+def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    columns = ("session_id", "client_tool_call_ownership")
+    rows = _texts(connection, scope, columns, "client_tool_call_ownership IS NOT NULL")
+    maps = {session_id: documents.load(text) for session_id, text in rows}
+    named = {owner for owners in maps.values() for owner in owners.values() if isinstance(owner, str)}
+    known = set(
+        Session.with_tombstones.using(connection.alias)
+        .filter(session_id__among=named)
+        .values_list("session_id", flat=True)
+    )
+    for session_id, owners in maps.items():
+        lost = sum(owner not in known for owner in owners.values() if isinstance(owner, str))
+        if lost:
+            yield session_id, f"client tool calls owned by sessions that do not exist: {lost}"
+
+
+def _look_for_states(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    columns = ("session_id", "state_base", "state_number", "state_digest")
+    for session_id, base, number, digest in _texts(connection, scope, columns, "state_number > 0"):
+        try:
+            state = snapshots.read(connection, session_id, base, number)
+            wrong = "the state is not the one that was saved"
+            if documents.digest(documents.write(state)) == digest:
+                continue
+        except HelixSessionsError as error:
+            wrong = f"the state cannot be put together: {error.code}"
+        if not _moved(connection, session_id, number):
+            yield session_id, wrong
+
+
+def _look_for_unreadable(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    """Content whose key is lost, or that was changed or moved. Every sealed row is opened."""
+    sql = f"SELECT session_id FROM {SESSIONS} WHERE {scope.on('session_id')}"  # noqa: S608
+    for [session_id] in fetch(connection, sql, scope.params, prepare=False):
+        count, first = 0, ""
+        for rows in encrypted_rows.tables():
+            if not rows.content:
+                continue
+            sealed = encrypted_rows.sealed(connection.vendor, rows)
+            for _, page in encrypted_rows.pages(connection, rows, session_id, sealed, _SEALED_AT_ONCE):
+                for values in page:
+                    try:
+                        rows.opened(rows.columns, values)
+                    except ContentUnreadable as error:
+                        count, first = count + 1, first or str(error)
+        if count:
+            yield session_id, f"rows that cannot be decrypted: {count}; {first}"
+
+
+def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> bool:
+    """Whether the session got another state, or was deleted, while it was being read."""
+    sql = f"SELECT 1 FROM {SESSIONS} WHERE session_id = %s AND state_number = %s"  # noqa: S608
+    return not fetch(connection, sql, [session_id, number])
+
+
+_DOCUMENT_CHECKS = (
+    DocumentCheck(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
+    DocumentCheck(code="ownership_dangling", look=_look_for_owners, severity="warning"),
+)
+_DEEP_CHECKS = (
+    DocumentCheck(code="state_digest", look=_look_for_states),
+    DocumentCheck(code="content_unreadable", look=_look_for_unreadable),
+)

@@ -1,0 +1,29 @@
+"""Calls made in the name of a person who operates the sessions."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from helix_sessions.store.engine.store import Store
+from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.transcript.events import emit_event
+
+T = TypeVar("T")
+
+
+def operate(
+    store: Store,
+    session_id: str,
+    action: str,
+    call: Callable[[], T],
+    *,
+    by: dict[str, Any],
+    reason: str,
+) -> T:
+    """Make a call, and log who asked for it and why as `operator_action`: both are committed, or neither.
+
+    A call that raises has changed nothing and is not logged.
+    """
+    with locking_transaction(store.using):
+        outcome = call()
+        emit_event(store, session_id, "operator_action", {"action": action, "reason": reason, "by": by})
+    return outcome

@@ -1,0 +1,179 @@
+"""Runs: started, followed, ended."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from helix_sessions import models
+from helix_sessions.content import documents
+from helix_sessions.exceptions import InvalidInput, RunExists, RunInProgress, RunNotFound
+from helix_sessions.models.runs import RunQuerySet
+from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.engine.store import Store, session_key
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.types import JSON, RUN_STATUSES, UNSET, Page, Run, Unset
+
+_DOCUMENTS = ("output", "error", "usage")
+
+
+def create_run(
+    store: Store,
+    session_id: str,
+    *,
+    run_id: str | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    expected_version: int | None = None,
+) -> Run:
+    """Start a run. At most one of a session is running."""
+    key = new_id() if run_id is None else inputs.identifier(run_id, "The run id")
+    described = inputs.mapping({} if metadata is None else metadata, "metadata")
+    with store._write(session_id, expected_version) as work:
+        return start(work, key, described)
+
+
+def update_run_status(
+    store: Store,
+    session_id: str,
+    run_id: str,
+    status: str,
+    *,
+    step_count: int | None = None,
+    output: JSON | Unset = UNSET,
+    error: str | None = None,
+    usage: JSON = None,
+    expected_version: int | None = None,
+) -> Run:
+    """Move a run on, or end it. A run that ended never runs again."""
+    key = inputs.identifier(run_id, "The run id")
+    changes: dict[str, Any] = {"status": inputs.choice(status, RUN_STATUSES, "The status of a run")}
+    if step_count is not None:
+        changes["step_count"] = inputs.integer(step_count, "step_count")
+    if output is not UNSET:
+        changes["output"] = inputs.document(output)
+    if error is not None:
+        changes["error"] = inputs.string_document(error, "error")
+    if usage is not None:
+        changes["usage"] = inputs.document(usage)
+    with store._write(session_id, expected_version) as work:
+        return advance(work, find(store.using, work.session.session_id, key), changes)
+
+
+def get_current_run(store: Store, session_id: str) -> Run | None:
+    """The running run, if there is one."""
+    store._read(session_id, ("session_id",))
+    row = models.Run.objects.using(store.using).filter(session_id=session_id).running().first()
+    return None if row is None else _value(row)
+
+
+def get_run(store: Store, session_id: str, run_id: str) -> Run:
+    """One run."""
+    store._read(session_id, ("session_id",))
+    return find(store.using, session_id, inputs.identifier(run_id, "The run id"))
+
+
+def list_runs(store: Store, session_id: str, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
+    """The session's runs, newest first."""
+    return page_of_runs(store, query_runs(store, session_id), limit=limit, cursor=cursor)
+
+
+def query_runs(store: Store, session_id: str) -> RunQuerySet:
+    """The session's runs, newest first; to be narrowed, and read with `page_of_runs`."""
+    store._read(session_id, ("session_id",))
+    rows = models.Run.objects.using(store.using).filter(session_id=session_key(session_id))
+    return rows.newest_first()
+
+
+def page_of_runs(store: Store, rows: RunQuerySet, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
+    """A page of what `query_runs` was narrowed to."""
+    inputs.integer(limit, "limit", minimum=1)
+    if cursor is not None:
+        [turn] = cursors.decode("runs", cursor, int)
+        rows = rows.filter(turn__lt=turn)
+    found = [_value(row) for row in rows[: min(limit, inputs.MAX_INTEGER - 1) + 1]]
+    more = len(found) > limit
+    items = found[:limit]
+    return Page(items=items, next_cursor=cursors.encode("runs", items[-1].turn) if more else None)
+
+
+def start(work: UnitOfWork, run_id: str, metadata: str) -> Run:
+    """Start a run of the locked session."""
+    session = work.session
+    if session.run_id is not None:
+        raise RunInProgress(f"Run {session.run_id!r} is running.")
+    rows = models.Run.objects.using(work.connection.alias)
+    if rows.filter(session_id=session.session_id, run_id=run_id).exists():
+        raise RunExists(f"Session {session.session_id!r} has a run {run_id!r} already.")
+    run = Run(
+        run_id=run_id,
+        session_id=session.session_id,
+        turn=session.turn_count + 1,
+        status="running",
+        step_count=0,
+        start_sequence=session.head_seq,
+        end_sequence=None,
+        output=None,
+        error=None,
+        usage=None,
+        metadata=documents.load(metadata),
+        started_at=work.now,
+        ended_at=None,
+    )
+    work.insert(
+        models.Run,
+        run_id=run_id,
+        turn=run.turn,
+        status=run.status,
+        step_count=0,
+        start_sequence=run.start_sequence,
+        metadata=metadata,
+        started_at=work.now,
+    )
+    work.change(turn_count=run.turn, run_id=run_id)
+    work.event("run_started", {"run_id": run_id, "turn": run.turn})
+    return run
+
+
+def advance(work: UnitOfWork, run: Run, changes: dict[str, Any], *, makes_room: bool = False) -> Run:
+    """Change a run of the locked session; a status other than `running` ends it. `makes_room`: the same write
+    starts the next one."""
+    status = changes["status"]
+    if status == "running":
+        if run.status != "running":
+            raise InvalidInput(f"Run {run.run_id!r} has ended as {run.status}; a resume is a new run.")
+        work.event("run_updated", {"run_id": run.run_id}, run_id=run.run_id)
+    else:
+        seq = work.event("run_finished", {"run_id": run.run_id, "status": status}, run_id=run.run_id)
+        if run.status == "running":
+            changes = {**changes, "end_sequence": seq, "ended_at": work.now}
+            work.change(run_id=None)
+    update = work.update_first if makes_room else work.update
+    update(models.Run, {"run_id": run.run_id}, **changes)
+    read = {name: documents.load(text) for name in _DOCUMENTS if (text := changes.get(name)) is not None}
+    return replace(run, **{**changes, **read})
+
+
+def find(using: str, session_id: str, run_id: str) -> Run:
+    """A run of an existing session."""
+    row = models.Run.objects.using(using).filter(session_id=session_id, run_id=run_id).first()
+    if row is None:
+        raise RunNotFound(f"Session {session_id!r} has no run {run_id!r}.")
+    return _value(row)
+
+
+def _value(row: models.Run) -> Run:
+    return Run(
+        run_id=row.run_id,
+        session_id=row.session_id,
+        turn=row.turn,
+        status=row.status,
+        step_count=row.step_count,
+        start_sequence=row.start_sequence,
+        end_sequence=row.end_sequence,
+        output=row.output,
+        error=row.error,
+        usage=row.usage,
+        metadata=row.metadata,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )

@@ -1,0 +1,144 @@
+"""Create a session."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.content import documents
+from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound
+from helix_sessions.models import Session
+from helix_sessions.store.engine import inputs, tracing
+from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.engine.session_rows import ALL_COLUMNS, SessionRow, lock_row, read_row
+from helix_sessions.store.engine.store import Store, session_key
+from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.sessions import create
+from helix_sessions.store.state import snapshots, state_rows, states
+from helix_sessions.types import (
+    JSON,
+    MODES,
+    UNSET,
+    SessionState,
+)
+
+_DEFAULTS: dict[str, Any] = {
+    field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
+}
+
+
+def create_session(
+    store: Store,
+    session_id: str | None,
+    *,
+    agent_type: str,
+    custom_state: Mapping[str, JSON] | None = None,
+    owner: Any = None,
+    user_id: str | None = None,
+    stream_id: str | None = None,
+    tags: Iterable[str] = (),
+    metadata: Mapping[str, JSON] | None = None,
+    parent_session_id: str | None = None,
+    root_session_id: str | None = None,
+    mode: str = "standard",
+    expires_at: datetime | None = None,
+    tracing_context: JSON = None,
+    workspace_ref: JSON = None,
+) -> SessionState:
+    """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
+
+    Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
+    knows neither a parent nor a root that is somebody else's.
+    """
+    key = new_id() if session_id is None else session_key(session_id)
+    store._refuse_to_recreate(key)
+    state = {} if custom_state is None else custom_state
+    text = inputs.mapping(state, "custom_state")
+    columns = {
+        "session_id": key,
+        "agent_type": inputs.identifier(agent_type, "agent_type"),
+        "owner_id": new_owner(store, owner),
+        "user_id": inputs.optional_identifier(user_id, "user_id"),
+        "stream_id": inputs.optional_identifier(stream_id, "stream_id"),
+        "tags": documents.write(inputs.tags(tags)),
+        "metadata": inputs.metadata({} if metadata is None else metadata),
+        "parent_session_id": inputs.optional_identifier(parent_session_id, "parent_session_id"),
+        "root_session_id": inputs.optional_identifier(root_session_id, "root_session_id"),
+        "mode": inputs.choice(mode, MODES, "The mode"),
+        "expires_at": inputs.optional_moment(expires_at, "expires_at"),
+        "tracing_context": inputs.document(tracing.current() if tracing_context is None else tracing_context),
+        "workspace_ref": inputs.document(workspace_ref),
+    }
+    with locking_transaction(store.using) as connection:
+        if columns["parent_session_id"] is not None:
+            parent = lock_row(connection, columns["parent_session_id"], owner=store._owner)
+            columns["root_session_id"] = parent.root_session_id or parent.session_id
+        elif columns["root_session_id"] not in (None, key) and store._owner is not UNSET:
+            read_row(connection, columns["root_session_id"], ("session_id",), store._owner)
+        work = new_work(connection, columns)
+        snapshots.record(work, dict(state), text)
+        started = {"agent_type": agent_type, "parent_session_id": parent_session_id}
+        work.event("session_started", {name: value for name, value in started.items() if value})
+        work.flush()
+    return state_rows.state_of(work.session, documents.load(text))
+
+
+def session_exists(store: Store, session_id: str) -> bool:
+    """Whether there is a session with this id."""
+    try:
+        store._read(session_id, ("session_id",))
+    except SessionNotFound:
+        return False
+    return True
+
+
+def new_owner(store: Store, owner: Any) -> Any:
+    """Who owns what this store creates; a store of one owner creates for nobody else."""
+    key = inputs.owner_key(owner)
+    if store._owner is UNSET:
+        return key
+    if key not in (None, store._owner):
+        raise InvalidInput("This store creates sessions of its own owner only.")
+    return store._owner
+
+
+def new_work(connection: BaseDatabaseWrapper, columns: dict[str, Any]) -> UnitOfWork:
+    """A session that the flush inserts, as `UnitOfWork`."""
+    values = dict.fromkeys(ALL_COLUMNS) | _DEFAULTS | {"tags": "[]", "metadata": "{}"} | columns
+    work = UnitOfWork(connection, SessionRow(ALL_COLUMNS, [values[name] for name in ALL_COLUMNS]), new=True)
+    work.change(created_at=work.now, updated_at=work.now, status_since=work.now)
+    return work
+
+
+def ensure_session(
+    store: Store, session_id: str | None = None, *, agent_type: str, **fields: Any
+) -> SessionState:
+    """The session with this id as it is now, whatever the fields; created with them when there is none.
+
+    `fields` are those of `create_session`.
+    """
+    while session_id is not None:  # whoever else creates or deletes it in between
+        try:
+            return states.load_state(store, session_id)
+        except SessionNotFound:
+            pass
+        try:
+            return create.create_session(store, session_id, agent_type=agent_type, **fields)
+        except SessionExists:
+            store._refuse_if_taken(session_id)
+    return create.create_session(store, None, agent_type=agent_type, **fields)
+
+
+def attach(store: Store, session_id: str, *, agent_type: str = "agent") -> int:
+    """The number of the session's last event; the session is created when there is none."""
+    while True:  # whoever else creates or deletes it in between
+        try:
+            return int(store._read(session_id, ("head_seq",)).head_seq)
+        except SessionNotFound:
+            pass
+        try:
+            return create.create_session(store, session_id, agent_type=agent_type).head_seq
+        except SessionExists:
+            store._refuse_if_taken(session_id)

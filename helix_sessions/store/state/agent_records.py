@@ -1,0 +1,153 @@
+"""The stored form of an agent: its row, documents as text, and the words for a session's status."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from helix_sessions.content import documents
+from helix_sessions.exceptions import InvalidDocument
+from helix_sessions.models import AgentRecord
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.values.agents import (
+    AGENT_STATUSES,
+    AgentDefinition,
+    AgentSession,
+    AgentState,
+    Budget,
+    Execution,
+    optional,
+    value_of,
+)
+
+_EVENTS = {"model": "model_changed", "budget": "budget_updated", "system_prompt": "system_prompt_changed"}
+
+
+def stored_status(status: Any) -> str:
+    """The status as the session's row has it. `interrupted` is not decided here, but may stay."""
+    word = inputs.choice(status, (*AGENT_STATUSES, "interrupted"), "The status")
+    return "paused" if word == "suspended" else word
+
+
+def shown_status(status: str) -> str:
+    """The status as the runtime calls it."""
+    return "suspended" if status == "paused" else status
+
+
+def written(session: AgentSession) -> dict[str, Any]:
+    """The agent's row, checked."""
+    definition, state = session.definition, session.state
+    return {
+        "label": _label(definition.label),
+        "definition": documents.dump(
+            {
+                "system_prompt": _text(definition.system_prompt, "A system prompt") or "",
+                "model": definition.model,
+                "budget": _budget(definition.budget),
+                "metadata": _object(definition.metadata),
+            }
+        ),
+        "system_prompt": documents.dump(_text(state.system_prompt, "A system prompt") or ""),
+        "model": inputs.document(state.model),
+        "budget": inputs.document(_budget(state.budget)),
+        "execution_count": inputs.integer(state.execution_count, "execution_count"),
+        "execution": None if state.execution is None else documents.dump(_execution(state.execution)),
+    }
+
+
+def read(agent_type: str, record: Mapping[str, Any] | None) -> tuple[AgentDefinition, AgentState]:
+    """What a row stands for. A session that others made has none."""
+    if record is None:
+        return AgentDefinition(agent_type), AgentState()
+    found: dict[str, Any] = {
+        name: None if record[name] is None else documents.load(record[name])
+        for name in ("definition", "system_prompt", "model", "budget", "execution")
+    }
+    definition = AgentDefinition(name=agent_type, label=record["label"], **found.pop("definition"))
+    return definition, AgentState(execution_count=record["execution_count"], **found)
+
+
+def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that are not as they were."""
+    if before is None:
+        before = written_of_nothing(after)
+    return {name: value for name, value in after.items() if before[name] != value}
+
+
+def written_of_nothing(after: Mapping[str, Any]) -> dict[str, Any]:
+    """A row that says nothing, for a session that has none."""
+    empty = dict.fromkeys(("model", "budget", "execution"))
+    return {**after, **empty, "system_prompt": '""', "execution_count": 0}
+
+
+def put(
+    work: UnitOfWork, before: Mapping[str, Any] | None, after: Mapping[str, Any], changed: Mapping[str, Any]
+) -> None:
+    """Write the agent's row of a locked session, and log what is different."""
+    if before is None:
+        work.insert(AgentRecord, **after)
+    elif changed:
+        work.update(AgentRecord, {}, **changed)
+    for name, kind in _EVENTS.items():
+        if name in changed:
+            told = None if changed[name] is None else documents.load(changed[name])
+            work.event(kind, {name: told})
+    if "execution" in changed or "execution_count" in changed:
+        text = after["execution"]
+        told = None if text is None else documents.load(text)
+        work.event("execution_changed", {"execution": told, "execution_count": after["execution_count"]})
+
+
+def labels(using: str, session_ids: Iterable[str]) -> dict[str, str | None]:
+    """What the agents of some sessions are called."""
+    rows = AgentRecord.objects.using(using).filter(session__session_id__among=list(session_ids))
+    return dict(rows.values_list("session_id", "label"))
+
+
+def decoded(row: Sequence[Any]) -> dict[str, Any]:
+    """A row of all columns, documents as text."""
+    columns = table(AgentRecord).columns
+    values = table(AgentRecord).opened(columns, table(AgentRecord).decoder(columns)(row))
+    return dict(zip(columns, values, strict=True))
+
+
+def give(work: UnitOfWork, source_id: str) -> None:
+    """Give a branch its source's agent, which has not executed anything there yet."""
+    found = table(AgentRecord)
+    selection = found.selection(work.connection.vendor, found.columns)
+    sql = f'SELECT {selection} FROM {found.name} WHERE "session_id" = %s'  # noqa: S608
+    for row in fetch(work.connection, sql, [source_id]):
+        record = {**decoded(row), "execution_count": 0, "execution": None}
+        del record["session_id"]
+        work.insert(AgentRecord, **record)
+
+
+def _budget(value: Any) -> dict[str, Any] | None:
+    budget = optional(Budget, value)
+    if budget is None:
+        return None
+    found = {name: limit for name, limit in asdict(budget).items() if limit is not None}
+    if budget.deadline is not None:
+        found["deadline"] = budget.deadline.isoformat()
+    return found
+
+
+def _execution(value: Any) -> dict[str, Any]:
+    return asdict(value_of(Execution, value))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidDocument(f"metadata must be an object, not {type(value).__name__}.")
+    return dict(value)
+
+
+def _label(value: Any) -> str | None:
+    return None if value is None else inputs.text(value, "The label of an agent", limit=inputs.MAX_ID)
+
+
+def _text(value: Any, what: str) -> str | None:
+    text = inputs.string_document(value, what)
+    return None if text is None else str(value)

@@ -1,0 +1,95 @@
+"""The line of a checkpoint: the transcript as it was then.
+
+Its first messages may still be in the present transcript. Those that were truncated since, by a rewind or
+otherwise, are read from the log's rows and appended again, by a rewind to the same session and by a branch to
+the new one. What replaced them is of another line.
+"""
+
+from typing import NamedTuple
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.exceptions import EventsArchived
+from helix_sessions.models import ContextUpdate, Message
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.session_rows import SessionRow
+from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.transcript import messages
+
+
+class Hidden(NamedTuple):
+    """A message that is not in the present transcript any more."""
+
+    role: str
+    text: str
+    told_of_changes: bool
+    """Whether it told the model of a change of its context."""
+
+
+class Line(NamedTuple):
+    """How many of its messages are the first of the present transcript, and those that come behind."""
+
+    common: int
+    hidden: list[Hidden]
+
+
+def present(session: SessionRow, most: int | None = None) -> Line:
+    """The present transcript, or the first messages of it."""
+    count: int = session.message_count
+    return Line(count if most is None else min(count, most), [])
+
+
+def at(
+    connection: BaseDatabaseWrapper,
+    session: SessionRow,
+    *,
+    seq: int,
+    message_count: int,
+    most: int | None = None,
+) -> Line:
+    """The line of a checkpoint of a session, or the first messages of it. The event `seq` recorded it.
+
+    Raises `EventsArchived` when hidden messages went with the events that an archive took.
+    """
+    count = message_count if most is None else min(message_count, most)
+    common = _still_visible(connection, session, seq, count)
+    hidden = _hidden_since(connection, session.session_id, seq, common, count) if common < count else []
+    if common + len(hidden) < count:
+        raise EventsArchived(first_available_seq=session.first_seq)
+    return Line(common, hidden)
+
+
+def append(work: UnitOfWork, line: Line) -> None:
+    """Append the hidden messages of a line to a transcript that has the others."""
+    for role, text, told_of_changes in line.hidden:
+        position = work.session.message_count
+        seq = work.message(role, text)
+        if told_of_changes:
+            work.insert(ContextUpdate, seq=seq, position=position)
+
+
+def _still_visible(connection: BaseDatabaseWrapper, session: SessionRow, seq: int, count: int) -> int:
+    visible = Message.objects.using(connection.alias).visible()
+    later = visible.filter(session_id=session.session_id, position__lt=count, seq__gt=seq)
+    first = later.order_by("position").values_list("position", flat=True).first()
+    return min(count, session.message_count) if first is None else first
+
+
+def _hidden_since(
+    connection: BaseDatabaseWrapper, session_id: str, seq: int, common: int, count: int
+) -> list[Hidden]:
+    rows, updates = table(Message), table(ContextUpdate).name
+    columns = rows.selection(connection.vendor, ("role", "content", "position", "seq"), "m.")
+    found = fetch(
+        connection,
+        f"SELECT {columns},"  # noqa: S608
+        f' EXISTS (SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq")'
+        f' FROM {rows.name} m WHERE m."session_id" = %s AND m."position" >= %s AND m."position" < %s'
+        ' AND m."seq" <= %s AND m."truncated_seq" > %s ORDER BY m."position"',
+        [session_id, common, count, seq, seq],
+    )
+    return [
+        Hidden(role, messages.opened(session_id, text, position, number), bool(told))
+        for role, text, position, number, told in found
+    ]
