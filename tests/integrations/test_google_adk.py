@@ -16,7 +16,7 @@ from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from helix_sessions.exceptions import StoreUnavailable
 from helix_sessions.integrations.google_adk import DjangoSessionService
 from helix_sessions.store import SessionStore
-from helix_sessions.store.state import shared_states
+from helix_sessions.store.state import states
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -112,7 +112,7 @@ def test_the_three_scopes_of_an_event_are_written_together_or_not_at_all(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.append(client.create(), changing(own=0, user__shared=0, app__all=0))
-    merge = shared_states.merge_custom_state
+    merge = states.merge_custom_state
 
     def merge_all_but_the_app(store: SessionStore, session_id: str, *args: Any) -> Any:
         """The database is lost when it comes to what the app shares."""
@@ -121,7 +121,7 @@ def test_the_three_scopes_of_an_event_are_written_together_or_not_at_all(
         return merge(store, session_id, *args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shared_states, "merge_custom_state", merge_all_but_the_app)
+        patched.setattr(states, "merge_custom_state", merge_all_but_the_app)
         with pytest.raises(StoreUnavailable):
             client.append(client.get(), changing(own=1, user__shared=1, app__all=1))
         with pytest.raises(StoreUnavailable):

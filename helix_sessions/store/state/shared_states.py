@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.transactions import locking_transaction
-from helix_sessions.store.state.states import merge_custom_state
+from helix_sessions.store.state import states
 from helix_sessions.types import JSON
 
 T = TypeVar("T")
@@ -25,5 +25,5 @@ def share(store: Store, call: Callable[[], T], shared: Mapping[str, Mapping[str,
         outcome = call()
         for key in sorted(shared, reverse=True):
             writes = [{"op": "set", "path": [name], "value": value} for name, value in shared[key].items()]
-            merge_custom_state(store, key, writes)
+            states.merge_custom_state(store, key, writes)
     return outcome
