@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from helix_sessions.exceptions import (
     HelixSessionsError,
@@ -17,6 +18,7 @@ from helix_sessions.exceptions import (
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Resumption, Submission, Turn
+from tests.concurrency.locks import row_held
 from tests.concurrency.outcomes import split
 from tests.contract.suspended import asked, calling, child, messages, result, suspend, suspended, wait_for
 from tests.invariants import assert_invariants, assert_valid_transcript
@@ -236,3 +238,13 @@ def test_a_tree_under_load(store: SessionStore):
         state = store.load_state(key)
         assert_invariants(key)
         assert_valid_transcript(key, waiting=state.pending_client_tool_calls or ())
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_busy_session_does_not_keep_others_from_their_deadlines(store: SessionStore, engine: str):
+    """It is left for the next time; on SQLite all of them are."""
+    for key in "abc":
+        suspended(store, key, asked("call", deadline=timezone.now()))
+    with row_held("b"):
+        assert store.settle_expired_calls() == (2 if engine == "postgresql" else 0)
+    assert store.settle_expired_calls() == (1 if engine == "postgresql" else 3)

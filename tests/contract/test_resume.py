@@ -188,6 +188,15 @@ def test_an_active_session_that_is_not_suspended(store: SessionStore):
         store.resume("s")
 
 
+def test_the_last_run_says_whether_it_is_suspended(store: SessionStore):
+    """Not one that was suspended before."""
+    suspended(store, "s", kind="step_partial")
+    store.resume("s", run_id="second")
+    store.update_run_status("s", "second", "completed")
+    with pytest.raises(NotResumable):
+        store.resume("s")
+
+
 def test_a_suspension_that_waits_for_nothing(store: SessionStore):
     suspended(store, "s", kind="step_partial")
     assert store.resume("s").run.turn == 2

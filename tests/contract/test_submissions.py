@@ -17,6 +17,7 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls import submissions
 from helix_sessions.types import Submission
 from tests.contract.suspended import approval, asked, child, error, messages, result, suspend, suspended
 from tests.invariants import assert_invariants, dump
@@ -172,6 +173,8 @@ def test_denial(store: SessionStore):
     store.submit_tool_result("s", "b", error="no")
     store.submit_tool_result("s", "c", approved=False)
     store.submit_tool_result("s", "d", approved=True, reason="fine")
+    told = [event.data["answer"] for event in store.get_events("s", types=["tool_result_submitted"])]
+    assert told == ["denied", "denied", "denied", "approved"], "an error for an approval is a denial"
     answer = store.resume("s")
     assert [m["content"] for m in answer.tool_messages] == ["too expensive", "no", "The call was denied."]
     assert all(m["is_error"] for m in answer.tool_messages)
@@ -236,6 +239,22 @@ class TestDeadlines:
             suspended(store, f"s{number}", asked("a", deadline=deadline), asked("b", deadline=deadline))
         assert store.settle_expired_calls() == 24
 
+    def test_all_that_have_the_same(self, store: SessionStore, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(submissions, "_BATCH", 2)
+        deadline = timezone.now() + PAST
+        for number in range(5):
+            suspended(store, f"s{number}", asked("a", deadline=deadline))
+        assert store.settle_expired_calls() == 5
+
+    def test_it_is_told_by_whoever_settles_it(self, store: SessionStore):
+        for key in "st":
+            suspended(store, key, asked("a", deadline=timezone.now() + PAST))
+        store.resume("s")
+        store.settle_expired_calls()
+        for key in "st":
+            [event] = store.get_events(key, types=["tool_result_expired"])
+            assert event.data == {"tool_call_id": "a"}, key
+
     def test_a_naive_time_is_refused(self, store: SessionStore):
         with pytest.raises(InvalidInput):
             store.settle_expired_calls(timezone.now().replace(tzinfo=None))
@@ -251,6 +270,20 @@ def test_a_session_whose_root_is_elsewhere_is_its_own(store: SessionStore):
     assert store.submit_tool_result("s", "a", result=1).outcome == "already_completed"
     assert store.submit_tool_result("s", "b", result=1).outcome == "late"
     assert_invariants("s")
+
+
+def test_a_session_that_has_the_name_of_one_of_the_tree(store: SessionStore):
+    """Whoever may answer for a tree may not for a session that was later created under a name it knew."""
+    store.begin_turn("root")
+    child(store, "root", "kid", "c")
+    suspend(store, "kid", asked("a"))
+    store.delete_session("kid")
+    suspended(store, "kid", asked("a"))
+    before = dump()
+    with pytest.raises(UnknownToolCall):
+        store.submit_tool_result("root", "a", result=1)
+    assert dump() == before
+    assert store.submit_tool_result("kid", "a", result=1).outcome == "accepted"
 
 
 def test_maps_that_a_caller_saved(store: SessionStore):

@@ -218,6 +218,17 @@ def test_states_saved_with_pending_calls_of_their_own(store: SessionStore):
     assert_invariants("s")
 
 
+def test_calls_that_wait_already_go_on_waiting(store: SessionStore):
+    """Those of the state that is committed, beside those it is suspended for."""
+    store.begin_turn("s")
+    own = {"tool_call_id": "own", "tool_name": "t", "kind": "client_tool"}
+    state = replace(store.load_state("s"), pending_client_tool_calls={"own": own})
+    suspend(store, "s", asked("a"), state=state)
+    assert list(store.load_state("s").pending_client_tool_calls or {}) == ["own", "a"]
+    assert store.submit_tool_result("s", "own", result=1).remaining == 1
+    assert_invariants("s")
+
+
 def test_a_hundred_calls_do_not_grow_the_row_for_ever(store: SessionStore):
     """The maps show what waits and the last calls consumed; what was long ago is known all the same."""
     store.begin_turn("s")
