@@ -50,6 +50,19 @@ class TestRun:
         assert said(store, session) == [("assistant", "hello")]
         whole(store, session)
 
+    def test_a_state_that_would_be_too_large_fails_the_run_and_keeps_what_was_said(
+        self, store: SessionStore, session: str, settings: Any
+    ) -> None:
+        settings.HELIX_SESSIONS = {**getattr(settings, "HELIX_SESSIONS", {}), "MAX_DOCUMENT_BYTES": 3_000}
+        first, second = ([{"op": "set", "path": [name], "value": "x" * 2_000}] for name in "ab")
+        SessionRunner(ScriptedAgent([TurnOutcome("one", writes=first)])).run(session)
+        outcome = SessionRunner(ScriptedAgent([TurnOutcome("two", writes=second)])).run(session)
+        state = store.load_state(session)
+        assert (outcome.kind, state.status, state.failure_reason) == ("failed", "failed", "agent_raised")
+        assert list(state.custom_state) == ["a"]
+        assert said(store, session) == [("assistant", "one"), ("assistant", "two")]
+        whole(store, session)
+
     def test_inputs_are_promoted_before_the_model_is_asked(self, store: SessionStore, session: str) -> None:
         for name in "ab":
             store.admit_input(session, name)
