@@ -18,6 +18,7 @@ from bench.databases import Arena, arena
 from bench.growth import measure_growth
 from bench.http import measure_http
 from bench.listing import measure_listing
+from bench.loop import measure_loop
 from bench.on_sqlite import measure_sqlite
 from bench.operations import measure_delayed_steps, measure_operations, measure_steps
 from bench.report import show
@@ -39,6 +40,7 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "sqlite": measure_sqlite,
     "streams": measure_streams,
     "http": measure_http,
+    "loop": measure_loop,
 }
 RESULTS = Path(__file__).parent / "results"
 

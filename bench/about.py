@@ -17,6 +17,9 @@ _PACKAGES = (
     "google-adk",
     "SQLAlchemy",
     "asyncpg",
+    "procrastinate",
+    "celery",
+    "dbos",
 )
 _SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers")
 

@@ -22,6 +22,7 @@ DURABLE = {"fsync": True, "synchronous_commit": True, "full_page_writes": True}
 
 ONE_WAY_DELAY = 0.0005
 LISTS = ("list_small", "list_large")
+CLAIMS = ("claims_few", "claims_some", "claims_many")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def arena() -> Iterator[Arena]:
         ports: dict[Route, int] = {"direct": server.port, "counted": counting.port, "delayed": delaying.port}
         place = Place(server.url, Path(directory) / "ours.sqlite3", ports)
         kinds: list[type[Contestant]] = [*CORE, FloorJsonb, *installed_peers()]
-        for name in sorted({kind.database for kind in kinds} | set(LISTS)):
+        for name in sorted({kind.database for kind in kinds} | {*LISTS, *CLAIMS}):
             place.execute(f"CREATE DATABASE {name}")
         _set_up_django(place)
         for kind in kinds:
@@ -59,7 +60,7 @@ def _set_up_django(place: Place) -> None:
     import django
     from django.core.management import call_command
 
-    made = {"default": place.url("ours"), **{name: place.url(name) for name in LISTS}}
+    made = {"default": place.url("ours"), **{name: place.url(name) for name in (*LISTS, *CLAIMS)}}
     made["sqlite"] = f"sqlite:///{place.sqlite}"
     routes = {
         alias: place.url("ours", route)

@@ -182,7 +182,7 @@ def _admit_all(sessions: int, inputs: int, notes: Path) -> dict[str, list[str]]:
         store.create_session(key, agent_type="noting", user_id=str(notes))
         names = [f"{key}-{place}" for place in range(inputs)]
         for name in names:
-            store.admit_input(key, name, input_id=name, delivery="queue", resume=False)
+            store.admit_input(key, name, input_id=name, delivery="queue")
         expected[key] = names
     return expected
 

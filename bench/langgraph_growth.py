@@ -1,6 +1,10 @@
-"""What a thread of LangGraph costs to keep: a real graph, turn after turn, on its own store and on ours."""
+"""What a thread of LangGraph costs to keep: a real graph, turn after turn, on its own store and on ours.
 
-from typing import Any
+With `delta`, its messages are a `DeltaChannel`, of which LangGraph stores what was written and, now and then,
+a snapshot.
+"""
+
+from typing import Annotated, Any
 
 from bench import payload
 from bench.contestants.langgraph import LangGraph
@@ -16,24 +20,37 @@ WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
 """
 
 
-def stored_per_text(place: Place, one: LangGraph, turns: int) -> float:
+def stored_per_text(place: Place, one: LangGraph, turns: int, *, delta: bool = False) -> float:
     """Bytes that the database grew by, tables, TOAST and indexes, for each byte of the messages' contents:
     `turns` times 1 KB asked and 1 KB answered."""
-    graph = _chat(one.saver)
+    graph = _chat(one.saver, delta)
     _talk(graph, 1)
     before = _size(place, one.database)
     said = _talk(graph, turns)
     return (_size(place, one.database) - before) / said
 
 
-def _chat(saver: Any) -> Any:
+def _chat(saver: Any, delta: bool) -> Any:
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, MessagesState, StateGraph
 
-    graph = StateGraph(MessagesState)
+    graph = StateGraph(_delta_state() if delta else MessagesState)
     graph.add_node("model", lambda state: {"messages": [AIMessage(payload.text(payload.MESSAGE_BYTES))]})
     graph.add_edge(START, "model")
     return graph.compile(checkpointer=saver)
+
+
+def _delta_state() -> Any:
+    from langgraph.channels.delta import DeltaChannel
+    from langgraph.graph.message import add_messages
+    from typing_extensions import TypedDict
+
+    def add_all(messages: list[Any], writes: list[Any]) -> list[Any]:
+        for written in writes:
+            messages = add_messages(messages, written)  # type: ignore[assignment]
+        return messages
+
+    return TypedDict("DeltaState", {"messages": Annotated[list[Any], DeltaChannel(add_all)]})
 
 
 def _talk(graph: Any, turns: int) -> int:

@@ -1,0 +1,251 @@
+"""The loop: admission to first token, inputs per second, and what claiming and waiting cost.
+
+Peers move the same message through the same server: Procrastinate by its own tables and NOTIFY, Celery by its
+SQLAlchemy transport, which polls, and DBOS, of which no queue is asked, by workflows of one step.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from bench.databases import CLAIMS, Arena
+from bench.fill import copy_session
+from bench.loop_workers import LOOP_AGENT, celery_app, procrastinate_app
+from bench.measure import Spread, Task, interleave
+from bench.place import Place
+from bench.results import Results, Row
+from bench.scale import Scale
+
+SECTION = "loop"
+PEERS = {"Procrastinate": "procrastinate", "Celery": "celery", "DBOS": "dbos"}
+OURS = "ours"
+QUEUES = "queues"
+DUE = 10
+IDLE_SECONDS = 20.0
+PATIENCE_SECONDS = 300.0
+
+
+def measure_loop(arena: Arena, scale: Scale, results: Results) -> None:
+    place = arena.place
+    peers = [name for name, module in PEERS.items() if find_spec(module) is not None]
+    place.execute(f"CREATE DATABASE {QUEUES}")
+    place.execute("CREATE DATABASE workflows")
+    with tempfile.TemporaryDirectory(prefix="helix_loop_") as directory, ExitStack() as stack:
+        loop = _Loop(place, Path(directory), scale, results)
+        senders = {name: stack.enter_context(loop.sender(name)) for name in (OURS, *peers) if name != "DBOS"}
+        loop.latency(senders)
+        loop.idle()
+        loop.throughput(senders, peers)
+        loop.claims()
+
+
+class _Loop:
+    def __init__(self, place: Place, directory: Path, scale: Scale, results: Results) -> None:
+        self._place = place
+        self._directory = directory
+        self._results = results
+        self._quick = scale.rounds < 30
+        self._sizes = (DUE, scale.small_list, scale.large_list)
+        self._rounds = scale.rounds
+
+    @contextmanager
+    def sender(self, name: str) -> Iterator[Callable[[str], Any]]:
+        """How a message is handed over."""
+        address = self._place.url(QUEUES)
+        if name == OURS:
+            yield self._admit
+        elif name == "Procrastinate":
+            app = procrastinate_app(address, lambda name: None, sync=True)
+            with app.open():
+                app.schema_manager.apply_schema()
+                yield lambda key: app.tasks["note"].defer(name=key)
+        else:
+            app = celery_app(address, lambda name: None)
+            yield lambda key: app.tasks["note"].delay(key)
+
+    def _admit(self, key: str) -> None:
+        from helix_sessions.store import SessionStore
+
+        SessionStore().admit_input(key, "Where is my parcel?")
+
+    @staticmethod
+    def _create(keys: list[str]) -> None:
+        from helix_sessions.store import SessionStore
+
+        for key in keys:
+            SessionStore().create_session(key, agent_type=LOOP_AGENT)
+
+    def latency(self, senders: dict[str, Callable[[str], Any]]) -> None:
+        """One message at a time, to a worker that has nothing else to do."""
+        count = 30 if self._quick else 100
+        for name, send in senders.items():
+            keys = _names(count)
+            if name == OURS:
+                self._create(keys)
+            with self._workers(name, 1) as notes:
+                notes.go()
+                time.sleep(3)
+                began, handed = {}, {}
+                for key in keys:
+                    began[key] = time.monotonic()
+                    send(key)
+                    handed[key] = time.monotonic()
+                    notes.wait_for(1, [key])
+                    time.sleep(0.02)
+                times = notes.times()
+            took = [(times[key] - began[key]) * 1000 for key in keys]
+            self._add("hand-over to first token, p50", name, Spread.of(took), "ms")
+            self._add("hand-over to first token, p99", name, quantiles(took, n=100)[98], "ms")
+            if name == OURS:
+                told = notes.all("told")
+                woken = [
+                    (min(at for at in told if at >= began[key]) - handed[key]) * 1000
+                    for key in keys
+                    if any(began[key] <= at <= times[key] for at in told)
+                ]
+                self._add("commit to wake-up by NOTIFY, p50", name, max(0.0, median(woken)), "ms")
+
+    def idle(self) -> None:
+        with self._workers(OURS, 1) as notes:
+            notes.go()
+            time.sleep(4)
+            before, began = self._transactions(), time.monotonic()
+            time.sleep(IDLE_SECONDS)
+            rate = (self._transactions() - before) / (time.monotonic() - began)
+        self._add("queries of an idle worker", OURS, rate, "a second")
+
+    def _transactions(self) -> int:
+        sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'ours'"
+        return int(self._place.execute(sql)[0][0])
+
+    def throughput(self, senders: dict[str, Callable[[str], Any]], peers: list[str]) -> None:
+        """Messages that wait, and workers that take them."""
+        count, rounds = (200, 2) if self._quick else (600, 3)
+        names = [OURS, *(name for name in peers if name != "Celery")]
+        for workers in (1, 4):
+            rates: dict[str, list[float]] = {name: [] for name in names}
+            for _ in range(rounds):
+                for name in names:
+                    rates[name].append(self._rate(name, senders.get(name), workers, count))
+            operation = f"inputs of {workers} worker{'s' if workers > 1 else ''}"
+            self._results.add_numbers(SECTION, operation, "a second", rates, OURS)
+
+    def _rate(self, name: str, send: Callable[[str], Any] | None, workers: int, count: int) -> float:
+        keys = _names(count)
+        if name == OURS:
+            self._create(keys)
+        for key in keys if send is not None else ():
+            send(key)
+        with self._workers(name, workers, count // workers) as notes:
+            began = notes.go()
+            notes.wait_for(count, None if send is None else keys)
+            last = max(notes.times().values())
+        return count / (last - began)
+
+    def claims(self) -> None:
+        """What it costs to find the next session among few and many."""
+        from helix_sessions.runtime.loop.runner import claim_next
+        from helix_sessions.store import SessionStore
+
+        tasks = []
+        for database, size in zip(CLAIMS, self._sizes, strict=True):
+            store = SessionStore(database)
+            store.create_session("first", agent_type=LOOP_AGENT)
+            later = "CASE WHEN n % 10 = 0 THEN now() + interval '1 day' END"
+            copy_session(*(self._place, database, "helix_sessions_session", "first", size), runnable_at=later)
+            free = (
+                "UPDATE helix_sessions_session SET runnable_at = now() - interval '1 minute',"
+                " lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL, attempts = 0"
+                f" WHERE session_id IN ({', '.join(repr(f'filled-{n}') for n in range(1, DUE + 1))})"
+            )
+
+            def before(database: str = database, free: str = free) -> None:
+                self._place.execute(free, database)
+
+            def claim(store: Any = store) -> None:
+                assert claim_next(store, "bench", 60.0, agent_types=[LOOP_AGENT]) is not None
+
+            tasks.append(Task(f"{size:,}", claim, before, repeat=DUE))
+        self._place.settle(*CLAIMS)
+        timings = interleave(tasks, self._rounds)
+        few = f"{self._sizes[0]:,}"
+        for size in self._sizes:
+            ends = {OURS: timings[f"{size:,}"], "few": timings[few]}
+            self._results.add_timings(SECTION, f"claim among {size:,}", ends, "few", only=OURS)
+
+    @contextmanager
+    def _workers(self, kind: str, number: int, count: int = 0) -> Iterator["_Notes"]:
+        notes = _Notes(self._directory / uuid.uuid4().hex)
+        address = self._place.url("workflows" if kind == "DBOS" else QUEUES)
+        command = [sys.executable, "-m", "bench.loop_workers", kind, str(notes.path), address, str(count)]
+        workers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(number)]
+        try:
+            notes.wait_for(number, ["ready"])
+            yield notes
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+
+    def _add(self, operation: str, contestant: str, value: Spread | float, unit: str) -> None:
+        spread = value if isinstance(value, Spread) else Spread(value, value, value)
+        base = self._results.find(SECTION, operation, OURS)
+        against = None if base is None else spread.scaled(1 / base.value.middle)
+        self._results.rows.append(Row(SECTION, operation, contestant, spread, unit, against, OURS))
+
+
+class _Notes:
+    """What workers have noted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.path.touch()
+
+    def go(self) -> float:
+        """Let the workers begin; when that was."""
+        began = time.monotonic()
+        Path(f"{self.path}.go").touch()
+        return began
+
+    def lines(self) -> list[tuple[str, float]]:
+        pairs = [line.split() for line in self.path.read_text().splitlines()]
+        return [(pair[0], float(pair[1])) for pair in pairs if len(pair) == 2]
+
+    def times(self) -> dict[str, float]:
+        """When each piece of work was come to first."""
+        found: dict[str, float] = {}
+        for name, at in self.lines():
+            if name not in ("ready", "told"):
+                found.setdefault(name, at)
+        return found
+
+    def all(self, name: str) -> list[float]:
+        return [at for found, at in self.lines() if found == name]
+
+    def wait_for(self, count: int, names: list[str] | None) -> None:
+        """Until so many of these names, or of any work, were noted."""
+        wanted = None if names is None else set(names)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            lines = self.lines()
+            if wanted is None:
+                found = len({name for name, _ in lines} - {"ready", "told"})
+            else:
+                found = sum(name in wanted for name, _ in lines)
+            if found >= count:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{found} of {count} were noted")
+            time.sleep(0.002 if count == 1 else 0.02)
+
+
+def _names(count: int) -> list[str]:
+    return [uuid.uuid4().hex for _ in range(count)]

@@ -1,0 +1,155 @@
+"""Puts our saver where LangGraph's tests have one of their own.
+
+The fixtures `sync_checkpointer` and `async_checkpointer` give ours. Tests that make a saver themselves find
+ours under the name of the one in memory, on SQLite or on PostgreSQL. Tests that need none are not run.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import django
+import pytest
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import connections  # noqa: E402
+from helix_exclusions import EXCLUDED  # type: ignore[import-not-found]  # noqa: E402
+
+from helix_sessions.integrations.langgraph import DjangoSaver  # noqa: E402
+
+VARIANT = "memory"
+"""Ours is called as the first of theirs is, because recorded answers are found by the name of a test."""
+FIXTURES = ("sync_checkpointer", "async_checkpointer")
+THEIR_DATABASE = ("conn", "clear_test_db")
+SYNC = ("InMemorySaver", "MemorySaver", "SqliteSaver", "PostgresSaver")
+ASYNC = ("AsyncSqliteSaver", "AsyncPostgresSaver")
+SAVERS = ("_saver", "_base_saver", "_pool_saver", "_pipe_saver")
+"""Context managers of the suite on PostgreSQL, each of which opens a saver."""
+
+
+COUNTED = pytest.StashKey[set[str]]()
+"""The tests that made a saver."""
+
+
+class Saver(DjangoSaver):
+    """Ours, to be opened as theirs are."""
+
+    made = 0
+
+    def __init__(self, *arguments: Any, serde: Any = None, **options: Any) -> None:
+        super().__init__(serde=serde)
+        Saver.made += 1
+
+    def setup(self) -> None:
+        pass
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, *arguments: Any, **options: Any) -> Iterator["Saver"]:
+        yield cls()
+
+
+class AsyncSaver(Saver):
+    async def setup(self) -> None:  # type: ignore[override]
+        pass
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, *arguments: Any, **options: Any) -> AsyncIterator["AsyncSaver"]:  # type: ignore[override]
+        yield cls()
+
+
+@contextmanager
+def open_saver(*arguments: Any) -> Iterator[Saver]:
+    yield Saver()
+
+
+@asynccontextmanager
+async def open_async_saver(*arguments: Any) -> AsyncIterator[AsyncSaver]:
+    yield AsyncSaver()
+
+
+def nothing(**fixtures: Any) -> None:
+    pass
+
+
+def opened(request: Any) -> Saver:
+    return Saver()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One variant of the fixtures: ours."""
+    for name in FIXTURES:
+        for fixture in metafunc._arg2fixturedefs.get(name, ()):
+            fixture.params, fixture.func = [VARIANT], opened  # type: ignore[misc]
+    for name in THEIR_DATABASE:
+        for fixture in metafunc._arg2fixturedefs.get(name, ()):
+            fixture.func = nothing  # type: ignore[misc]
+    module = vars(metafunc.module)
+    for name in SYNC:
+        if name in module:
+            module[name] = Saver
+    for name in ASYNC:
+        if name in module:
+            module[name] = AsyncSaver
+    for name in SAVERS:
+        if name in module:
+            module[name] = open_async_saver if "AsyncPostgresSaver" in module else open_saver
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept, left_out = [], []
+    for item in items:
+        if not isinstance(item, pytest.Function) or not _needs_a_saver(item):
+            left_out.append(item)
+            continue
+        reason = _reason(item)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        kept.append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _needs_a_saver(item: pytest.Function) -> bool:
+    if set(FIXTURES) & set(item.fixturenames):
+        return True
+    return any(value in (Saver, AsyncSaver) for value in vars(item.module).values())
+
+
+def _reason(item: pytest.Function) -> str:
+    name = f"{item.path.name}::{item.originalname}"
+    return str(EXCLUDED[os.environ["HELIX_PEER"]].get(name, ""))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Each test leaves an empty database. One that makes no saver is not counted."""
+    before = Saver.made
+    result = yield
+    if Saver.made > before:
+        item.session.stash[COUNTED].add(item.nodeid)
+        call_command("flush", interactive=False, verbosity=0)
+    connections.close_all()
+    return result
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.stash[COUNTED] = set()
+    session.config.stash[COUNTED] = session.stash[COUNTED]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    counted = config.stash[COUNTED]
+    outcomes = ("passed", "failed", "error", "xfailed", "xpassed")
+    found = {
+        outcome: len({report.nodeid for report in terminalreporter.getreports(outcome)} & counted)
+        for outcome in outcomes
+    }
+    left_out = len(terminalreporter.getreports("skipped"))
+    said = ", ".join(f"{count} {outcome}" for outcome, count in found.items() if count)
+    terminalreporter.write_line(f"With our saver: {said}; {left_out} left out.")
