@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from project.agents import AGENTS
 from project.database import database_from_url
 from project.secret_key import secret_key_from_file
 
@@ -68,7 +69,7 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["project.attempts.GuardedBackend"]
+AUTHENTICATION_BACKENDS = ["project.attempts.GuardedBackend", "project.visitors.VisitorBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
@@ -98,20 +99,13 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "PATH_CONVERTER_OVERRIDES": {"helix_id": {"type": "string", "minLength": 1}},
-    "ENUM_NAME_OVERRIDES": {
-        "SessionStatus": "helix_sessions.types.SESSION_STATUSES",
-        "RunStatus": "helix_sessions.types.RUN_STATUSES",
-        "SessionMode": "helix_sessions.types.MODES",
-        "CheckpointSource": "helix_sessions.types.CHECKPOINT_SOURCES",
-        "SubSessionMode": "helix_sessions.types.REF_MODES",
-        "SubSessionLocation": "helix_sessions.types.REF_LOCATIONS",
-        "Suspension": "helix_sessions.types.SUSPENSIONS",
-        "CallKind": "helix_sessions.types.CALL_KINDS",
-        "EndStatus": "helix_sessions.types.TERMINAL_STATUSES",
-    },
 }
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 
-HELIX_SESSIONS: dict[str, Any] = {"SUMMARIZER": "project.summaries.brief"}
+HELIX_SESSIONS: dict[str, Any] = {
+    "AGENTS": AGENTS,
+    "SUMMARIZER": "project.summaries.brief",
+    "STREAM_POLL_SECONDS": 0.15,  # on SQLite words of the worker are read, not told
+}

@@ -1,14 +1,10 @@
-"""The demo's own pages: where to go next, and the documentation as plain text."""
+"""The documentation as plain text, and a page that lists it."""
 
-from importlib.util import find_spec
 from pathlib import PurePosixPath
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-
-HAS_API = find_spec("helix_sessions.api") is not None
-
 
 _GROUPS = {".": "Start here", "how-to": "How-to", "reference": "Reference", "explanation": "Explanation"}
 
@@ -33,9 +29,9 @@ def _grouped_documents() -> dict[str, list[tuple[str, str]]]:
     return {heading: pages for heading, pages in groups.items() if pages}
 
 
-def home(request: HttpRequest) -> HttpResponse:
-    """Show the doors of the app."""
-    return render(request, "home.html", {"has_api": HAS_API, "documents": _grouped_documents()})
+def documents(request: HttpRequest) -> HttpResponse:
+    """Show the doors of the app, and what there is to read."""
+    return render(request, "documents.html", {"documents": _grouped_documents()})
 
 
 def document(request: HttpRequest, name: str) -> HttpResponse:

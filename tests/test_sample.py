@@ -1,7 +1,7 @@
 """The demo's sample: loaded once, whole, and worth looking at."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from io import StringIO
 
 import pytest
@@ -10,11 +10,12 @@ from django.core.management import call_command
 from django.utils import timezone
 from pytest_django import DjangoDbBlocker
 
-from helix_sessions.models import Session
+from helix_sessions.models import Event, Run, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import open_tool_calls
 from helix_sessions.types import SESSION_STATUSES
 from project import sample
+from project.settings import HELIX_SESSIONS as DEMO
 from tests.invariants import assert_invariants, assert_no_orphans, dump
 from tests.rows import each
 
@@ -42,7 +43,7 @@ def test_a_second_call_says_it_is_there_and_changes_nothing(
     store: SessionStore, capsys: pytest.CaptureFixture[str]
 ):
     call_command("load_sample")
-    assert "Loaded a sample of 16 sessions" in capsys.readouterr().out
+    assert "Loaded a sample of 75 sessions" in capsys.readouterr().out
     before = dump()
     call_command("load_sample")
     assert capsys.readouterr().out == "The sample is there.\n"
@@ -169,6 +170,40 @@ class TestContent:
         request = store.peek_interrupt_flag("support-4820")
         assert request is not None
         assert request.reason == "The customer asked for a person."
-        assert [session.session_id for session in Session.objects.expired(timezone.now())] == [
-            "invoice-2025-0990"
-        ]
+        assert [session.session_id for session in Session.objects.expired(timezone.now())] == ["invoice-0990"]
+
+    def test_it_is_a_fortnight(self, sessions: list[str]):
+        now = timezone.now()
+        started = list(Session.objects.values_list("created_at", flat=True))
+        assert {(now - moment).days for moment in started} >= set(range(14))
+        assert not [moment for moment in started if moment > now or now - moment > timedelta(days=15)]
+        assert not Event.objects.filter(created_at__gt=now).exists()
+        assert not Run.objects.filter(ended_at__gt=now).exists()
+
+    def test_runs_take_time_and_cost_money(self, sessions: list[str]):
+        for run in Run.objects.filter(status="completed"):
+            assert run.ended_at is not None
+            assert run.ended_at > run.started_at, run
+            assert run.usage["cost"] > 0, run
+            assert run.usage["model"], run
+        turns = Event.objects.filter(type="turn_finished")
+        assert all(event.data["duration_ms"] > 0 and event.data["usage"]["cost"] for event in turns)
+
+    def test_failures_have_causes_that_come_back(self, sessions: list[str]):
+        failed = Run.objects.filter(status="failed")
+        assert failed.exclude(error_fingerprint=None).count() == failed.count()
+        causes = [run.error_fingerprint for run in failed]
+        assert len(set(causes)) >= 5
+        assert max(causes.count(cause) for cause in causes) >= 3
+
+    def test_something_is_stuck_and_something_waits_past_its_deadline(
+        self, store: SessionStore, sessions: list[str]
+    ):
+        now = timezone.now()
+        stuck = Session.objects.stuck(now - timedelta(minutes=30))
+        assert [session.session_id for session in stuck] == ["support-4820"]
+        late = Session.objects.past_deadline(now).values_list("session_id", flat=True)
+        assert set(late) == {"invoice-0990", "invoice-1165"}
+
+    def test_no_worker_of_the_demo_takes_one_up(self, sessions: list[str]):
+        assert not set(Session.objects.values_list("agent_type", flat=True)) & set(DEMO["AGENTS"])

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from helix_sessions.store import SessionStore
+from project.sample.clock import Clock
 from project.sample.story import Story
 from project.sample.waiting import pending_call
 
@@ -15,13 +16,15 @@ FRANCE = "research-heat-pumps-policy-france"
 NOTES = "research-notes"
 
 
-def tell(store: SessionStore, owner: Any) -> None:
+def tell(store: SessionStore, owner: Any, clock: Clock) -> None:
     """What would a supplier of heat pumps have to know before it enters two countries?"""
+    clock.go_to(hours=5)
     root = Story(
         store,
         ROOT,
         agent_type="researcher",
         owner=owner,
+        clock=clock,
         user_id="team-strategy",
         tags=["energy", "market-entry"],
         metadata={"project": "HP-EU", "requested_by": "strategy"},
@@ -44,9 +47,9 @@ def tell(store: SessionStore, owner: Any) -> None:
             {"sub_session_id": "costs-7f3", "agent_type": "cost-model", "location": "remote"},
         ],
     )
-    _notes(store, owner)
-    root.answer(market_call, "delegate", _market(store, owner))
-    browser_call = _policy(store, owner)
+    _notes(store, owner, clock)
+    root.answer(market_call, "delegate", _market(store, owner, clock))
+    browser_call = _policy(store, owner, clock)
     root.save(
         suspended_awaiting_children={
             policy_call: {
@@ -60,15 +63,16 @@ def tell(store: SessionStore, owner: Any) -> None:
         location={"region": "eu-central", "workspace": "hp-eu"},
         workspace_ref={"provider": "volume", "id": "ws-hp-eu"},
     )
-    root.end(status="suspended_awaiting_children", tokens=(5120, 640))
+    root.end(status="suspended_awaiting_children")
 
 
-def _notes(store: SessionStore, owner: Any) -> None:
+def _notes(store: SessionStore, owner: Any, clock: Clock) -> None:
     story = Story(
         store,
         NOTES,
         agent_type="note-keeper",
         owner=owner,
+        clock=clock,
         parent_session_id=ROOT,
         mode="persistent",
         tags=["energy"],
@@ -76,15 +80,16 @@ def _notes(store: SessionStore, owner: Any) -> None:
     )
     story.begin("Keep what the team has decided about wording.")
     story.say("Noted. I tell every analyst before it starts.")
-    story.end(tokens=(402, 31))
+    story.end()
 
 
-def _market(store: SessionStore, owner: Any) -> dict[str, str]:
+def _market(store: SessionStore, owner: Any, clock: Clock) -> dict[str, str]:
     story = Story(
         store,
         MARKET,
         agent_type="market-analyst",
         owner=owner,
+        clock=clock,
         parent_session_id=ROOT,
         tags=["energy"],
         custom_state={"sources": []},
@@ -103,20 +108,21 @@ def _market(store: SessionStore, owner: Any) -> dict[str, str]:
         "Both markets shrank after the record of 2022 and 2023 and have begun to recover. New buildings hold "
         "steady; the swings come from renovation, which follows the subsidies."
     )
-    story.end(tokens=(3980, 322))
+    story.end()
     result = {"summary": "Shrinking, then recovering; renovation follows subsidies.", "confidence": "medium"}
     story.finish(result)
     store.update_sub_session_ref(ROOT, MARKET, status="completed", result=result)
     return result
 
 
-def _policy(store: SessionStore, owner: Any) -> str:
+def _policy(store: SessionStore, owner: Any, clock: Clock) -> str:
     """Returns the id of the call that waits for somebody's browser."""
     story = Story(
         store,
         POLICY,
         agent_type="policy-analyst",
         owner=owner,
+        clock=clock,
         parent_session_id=ROOT,
         tags=["energy", "policy"],
         custom_state={"countries": {}},
@@ -131,31 +137,34 @@ def _policy(store: SessionStore, owner: Any) -> str:
             {"sub_session_id": FRANCE, "agent_type": "country-reader", "parent_tool_call_id": france_call},
         ],
     )
-    story.answer(germany_call, "delegate", _germany(store, owner))
-    story.answer(france_call, "delegate", _france(store, owner), is_error=True)
+    story.answer(germany_call, "delegate", _germany(store, owner, clock))
+    story.answer(france_call, "delegate", _france(store, owner, clock), is_error=True)
     page = {"url": "https://energy-agency.example/members/subsidies", "why": "it is behind a login"}
     call_id = story.call(
         "open_in_browser", page, thought="The French table is for members. I need your browser."
     )
     waiting = pending_call(call_id, "open_in_browser", page, run, deadline_in=timedelta(hours=12))
     story.save(pending_client_tool_calls={call_id: waiting}, suspended_step_id="step-3")
-    story.end(status="suspended_client_tool", tokens=(2214, 175))
+    story.end(status="suspended_client_tool")
     return call_id
 
 
-def _germany(store: SessionStore, owner: Any) -> dict[str, Any]:
+def _germany(store: SessionStore, owner: Any, clock: Clock) -> dict[str, Any]:
     story = Story(
         store,
         GERMANY,
         agent_type="country-reader",
         owner=owner,
+        clock=clock,
         parent_session_id=POLICY,
         tags=["policy"],
     )
     story.begin("Read the current German rules for heating and list what is paid and what is forbidden.")
-    story.use("fetch", {"what": "building energy act, current text"}, {"pages": 94, "language": "de"})
+    story.use(
+        "fetch", {"what": "building energy act, current text"}, {"pages": 94, "language": "de"}, seconds=31
+    )
     story.say("New heating must run on a large share of renewable energy; grants depend on income and speed.")
-    story.end(tokens=(18240, 510))
+    story.end()
     result = {
         "paid": ["base grant", "speed bonus", "income bonus"],
         "forbidden": "oil and gas alone, in steps",
@@ -165,12 +174,13 @@ def _germany(store: SessionStore, owner: Any) -> dict[str, Any]:
     return result
 
 
-def _france(store: SessionStore, owner: Any) -> str:
+def _france(store: SessionStore, owner: Any, clock: Clock) -> str:
     story = Story(
         store,
         FRANCE,
         agent_type="country-reader",
         owner=owner,
+        clock=clock,
         parent_session_id=POLICY,
         tags=["policy"],
     )
@@ -182,7 +192,6 @@ def _france(store: SessionStore, owner: Any) -> str:
         is_error=True,
     )
     error = "The only source is behind a login."
-    story.end(status="failed", tokens=(1302, 40), error=error)
-    store.update_status(FRANCE, "failed", error=error, failure_reason="source_unavailable")
+    story.fail("source_unavailable", error, kind="SourceUnavailable")
     store.update_sub_session_ref(POLICY, FRANCE, status="failed")
     return error

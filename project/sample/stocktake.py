@@ -3,6 +3,8 @@
 from typing import Any
 
 from helix_sessions.store import SessionStore
+from project.sample.clock import Clock
+from project.sample.models import QUICK
 from project.sample.story import Story
 
 SESSION = "stocktake-november"
@@ -23,13 +25,17 @@ _GOODS = (
 )
 
 
-def tell(store: SessionStore, owner: Any) -> None:
+def tell(store: SessionStore, owner: Any, clock: Clock) -> None:
     """Two hundred bins, counted by a person and checked by an agent; paused for the night."""
+    clock.go_to(days=2, hours=9)
     story = Story(
         store,
         SESSION,
         agent_type="stocktaker",
         owner=owner,
+        clock=clock,
+        model=QUICK,
+        is_traced=False,
         user_id="scanner-3",
         tags=["warehouse", "long"],
         metadata={"site": "Hall 2", "shift": "night"},
@@ -39,7 +45,7 @@ def tell(store: SessionStore, owner: Any) -> None:
         story.begin(shelf=_shelf(start))
         for number in range(start, start + BINS_PER_RUN):
             _count(story, number)
-        story.end(tokens=(380 * (start + BINS_PER_RUN), 41 * BINS_PER_RUN))
+        story.end()
     store.update_status(SESSION, "paused")
 
 
@@ -48,7 +54,8 @@ def _count(story: Story, number: int) -> None:
     goods = _GOODS[number % len(_GOODS)]
     expected = 40 + number * 37 % 160
     found = expected - (number % 9 if number % 17 == 5 else 0)
-    story.store.append_messages(story.session_id, [{"role": "user", "content": f"{place}: {found} {goods}."}])
+    story.clock.wait(11 + number * 7 % 23)
+    story.ask(f"{place}: {found} {goods}.")
     if found == expected:
         story.say(f"{found} {goods}, as expected. Next bin.", writes=_writes(number))
         return

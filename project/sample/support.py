@@ -1,23 +1,26 @@
-"""A support desk: a refund that is done, and a chat an operator wants to stop."""
+"""A support desk: a refund that is done, and a chat that is stuck and that an operator wants to stop."""
 
 from typing import Any
 
 from helix_sessions.store import SessionStore
+from project.sample.clock import Clock
 from project.sample.story import Story
 
 
-def tell(store: SessionStore, owner: Any) -> None:
+def tell(store: SessionStore, owner: Any, clock: Clock) -> None:
     """Two customers of a shop for kitchen goods."""
-    _refund(store, owner)
-    _stopping(store, owner)
+    _refund(store, owner, clock)
+    _stopping(store, owner, clock)
 
 
-def _refund(store: SessionStore, owner: Any) -> None:
+def _refund(store: SessionStore, owner: Any, clock: Clock) -> None:
+    clock.go_to(days=8, hours=3)
     story = Story(
         store,
         "support-4812",
         agent_type="support",
         owner=owner,
+        clock=clock,
         user_id="customer-1093",
         tags=["refund"],
         metadata={"ticket": 4812, "channel": "email", "priority": "normal"},
@@ -29,11 +32,11 @@ def _refund(store: SessionStore, owner: Any) -> None:
         {"order": "70-3315"},
         {
             "order": "70-3315",
-            "placed": "2025-11-04",
+            "placed": clock.date(-7),
             "items": [
                 {"sku": "KET-17-BL", "name": "Kettle 1.7 l, blue", "price": "49.90", "currency": "EUR"}
             ],
-            "delivered": "2025-11-10",
+            "delivered": clock.date(-1),
         },
         thought="I will look at the order first.",
         writes=[
@@ -45,13 +48,15 @@ def _refund(store: SessionStore, owner: Any) -> None:
         "I am sorry about the lid. Would you like a new kettle, or your 49.90 EUR back? "
         "You need not send anything back in either case."
     )
-    story.end(tokens=(1840, 212))
+    story.end()
+    clock.wait(1260)
     story.begin("The money back, please.")
     story.use(
         "issue_refund",
         {"order": "70-3315", "amount": "49.90", "currency": "EUR"},
         {"error": "The payment provider did not answer within 10 seconds."},
         is_error=True,
+        seconds=10,
     )
     story.use(
         "issue_refund",
@@ -64,16 +69,18 @@ def _refund(store: SessionStore, owner: Any) -> None:
         "Done: 49.90 EUR go back to the card you paid with, usually within three working days. "
         "The reference is RF-20811."
     )
-    story.end(tokens=(4475, 391), output={"refund": "RF-20811"})
+    story.end(output={"refund": "RF-20811"})
     story.finish({"resolution": "refunded", "refund": "RF-20811"})
 
 
-def _stopping(store: SessionStore, owner: Any) -> None:
+def _stopping(store: SessionStore, owner: Any, clock: Clock) -> None:
+    clock.go_to(minutes=52)
     story = Story(
         store,
         "support-4820",
         agent_type="support",
         owner=owner,
+        clock=clock,
         user_id="customer-2270",
         tags=["delivery", "vip"],
         metadata={"ticket": 4820, "channel": "chat", "priority": "high"},
