@@ -25,11 +25,10 @@ run: $(VENV)/run.stamp
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py load_sample
 	$(BIN)/python manage.py ensure_admin
-	@echo "Home:  http://127.0.0.1:$(PORT)/"
+	@echo "Chat:  http://127.0.0.1:$(PORT)/"
 	@echo "Admin: http://127.0.0.1:$(PORT)/admin/"
 	@echo "Stop with Ctrl-C."
-	@exec $(BIN)/python -m uvicorn project.asgi:application --host 127.0.0.1 --port $(PORT) \
-		--lifespan off --timeout-graceful-shutdown 3
+	@exec $(BIN)/python manage.py run_demo --port $(PORT)
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m tests.run -q --beside "$(MAKE) --no-print-directory lint"
@@ -44,6 +43,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python -m tools.async_store --check
+	$(BIN)/python -m tools.http_reference --check
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 

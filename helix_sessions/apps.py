@@ -9,4 +9,4 @@ class HelixSessionsConfig(AppConfig):
     verbose_name = _("Agent sessions")
 
     def ready(self) -> None:
-        from helix_sessions import checks  # noqa: F401
+        from helix_sessions import checks, deploy_checks, setting_checks  # noqa: F401

@@ -1,17 +1,24 @@
-"""System checks: what would lose or split a write is an error, what would only surprise is a warning."""
+"""System checks: a setting that could lose or split a write is an error, one with a lesser effect is a
+warning."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
+from django.utils.module_loading import import_string
 
-from helix_sessions.conf import conf, known_settings
+from helix_sessions.conf import FORMER, conf, known_settings
 from helix_sessions.content import encryption
 from helix_sessions.exceptions import NotConfigured
+from helix_sessions.models.databases import sessions_database
+
+if TYPE_CHECKING:
+    from helix_sessions.store.engine.dialect import Dialect
 
 MIN_POSTGRESQL = 140000
 MIN_SQLITE = (3, 35)
@@ -19,7 +26,7 @@ MIN_SQLITE = (3, 35)
 
 @register()
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """`HELIX_SESSIONS` holds known keys with values of their types."""
+    """`HELIX_SESSIONS` has known keys with values of the right type."""
     given = getattr(settings, "HELIX_SESSIONS", {})
     if not isinstance(given, dict):
         return [
@@ -32,7 +39,15 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     known = known_settings()
     found: list[CheckMessage] = []
     for name, value in given.items():
-        if name not in known:
+        if name in FORMER:
+            found.append(
+                Warning(
+                    f"HELIX_SESSIONS[{name!r}] has no effect.",
+                    hint="It is no longer a setting. Remove it.",
+                    id="helix_sessions.W006",
+                )
+            )
+        elif name not in known:
             near = get_close_matches(str(name).upper(), known, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(sorted(known))}."
             found.append(
@@ -55,14 +70,16 @@ def _fits(value: Any, wanted: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if isinstance(wanted, UnionType):
+        return any(_fits(value, kind) for kind in get_args(wanted))
     return isinstance(value, get_origin(wanted) or wanted)
 
 
 @register()
 def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The keys of `ENCRYPTION` are keys, and what it needs is installed."""
+    """The keys of `ENCRYPTION` are valid, and the extra it needs is installed."""
     if not isinstance(conf.ENCRYPTION, dict):
-        return []  # said by `check_settings`
+        return []  # reported by `check_settings`
     try:
         encryption.keyring()
     except NotConfigured as error:
@@ -76,25 +93,35 @@ def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
     return []
 
 
-@register(Tags.security, deploy=True)
-def check_throttles(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """A deployment bounds what one user can ask for."""
-    missing = [scope for scope in ("create", "write", "read") if not conf.API_THROTTLE_RATES.get(scope)]
-    if not missing:
-        return []
+@register()
+def check_context_sources(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Each entry of `CONTEXT_SOURCES` names something that can be imported."""
+    entries = conf.CONTEXT_SOURCES if isinstance(conf.CONTEXT_SOURCES, list) else []
     return [
-        Warning(
-            f"The HTTP API does not limit how often a user may {', '.join(missing)}.",
-            hint='HELIX_SESSIONS = {"API_THROTTLE_RATES": '
-            '{"create": "60/min", "write": "1200/min", "read": "3000/min"}}',
-            id="helix_sessions.W004",
+        Error(
+            f"The context source {entry!r:.200} cannot be made: {problem}",
+            hint="An entry is a dotted path, or a dotted path and a dict of arguments.",
+            id="helix_sessions.E009",
         )
+        for entry in entries
+        if (problem := _source_problem(entry)) is not None
     ]
+
+
+def _source_problem(entry: Any) -> str | None:
+    path, options = entry if isinstance(entry, list | tuple) and len(entry) == 2 else (entry, {})
+    if not isinstance(path, str) or not isinstance(options, dict):
+        return "it is no dotted path with a dict of arguments."
+    try:
+        made = import_string(path)
+    except ImportError as error:
+        return str(error)
+    return None if callable(made) else "it is neither a class nor a function."
 
 
 @register()
 def check_time_zones(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Times are aware."""
+    """Datetimes are aware."""
     if settings.USE_TZ:
         return []
     return [Error("helix_sessions stores aware times.", hint="Set USE_TZ = True.", id="helix_sessions.E004")]
@@ -102,13 +129,12 @@ def check_time_zones(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 
 @register()
 def check_databases(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Each database that holds sessions is configured so that the store can keep its promises."""
+    """Each database with sessions is configured so that no write can be lost."""
     found: list[CheckMessage] = []
     for alias in _with_sessions(connections):
         connection: Any = connections[alias]
-        if connection.vendor == "sqlite":
-            found.extend(_check_sqlite_options(connection))
-        elif connection.vendor != "postgresql":
+        database = _supported(connection)
+        if database is None:
             found.append(
                 Warning(
                     f"Database {alias!r} is {connection.display_name}, which is not supported.",
@@ -116,22 +142,47 @@ def check_databases(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
                     id="helix_sessions.W001",
                 )
             )
+        elif database.name == "sqlite":
+            found.extend(_check_sqlite_options(connection))
     return found
+
+
+@register()
+def check_routers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Sessions are written to a database that has their tables."""
+    alias = sessions_database()
+    if alias in connections and alias in _with_sessions(connections):
+        return []
+    return [
+        Error(
+            f"The database routers write sessions to {alias!r}, which does not have their tables.",
+            hint="Let db_for_write and allow_migrate of the router agree on the app helix_sessions.",
+            id="helix_sessions.E014",
+        )
+    ]
 
 
 @register(Tags.database)
 def check_connections(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """What only the database itself can tell; run by `migrate` and `check --database`."""
+    """Checks that query the database; run by `migrate` and `check --database`."""
     found: list[CheckMessage] = []
     for alias in _with_sessions(databases or []):
         connection: Any = connections[alias]
-        if connection.vendor == "sqlite":
-            found.extend(_check_durability(connection))
-        elif connection.vendor == "postgresql":
-            found.extend(_check_server(connection))
+        database = _supported(connection)
+        if database is not None:
+            found.extend(_check_server(connection, database))
     return found
+
+
+def _supported(connection: Any) -> "Dialect | None":
+    from helix_sessions.store.engine.dialect import dialect_of
+
+    try:
+        return dialect_of(connection)
+    except NotConfigured:
+        return None
 
 
 def _with_sessions(aliases: Iterable[str]) -> list[str]:
@@ -172,9 +223,9 @@ def _check_sqlite_options(connection: Any) -> list[CheckMessage]:
     return found
 
 
-def _check_server(connection: Any) -> list[CheckMessage]:
+def _check_server(connection: Any, database: "Dialect") -> list[CheckMessage]:
     found: list[CheckMessage] = []
-    if connection.pg_version < MIN_POSTGRESQL:
+    if database.name == "postgresql" and connection.pg_version < MIN_POSTGRESQL:
         found.append(
             Error(
                 f"PostgreSQL {connection.pg_version // 10000} of database {connection.alias!r} is too old.",
@@ -182,31 +233,22 @@ def _check_server(connection: Any) -> list[CheckMessage]:
                 id="helix_sessions.E007",
             )
         )
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        [process] = cursor.fetchone()
-    told = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-    if process != connection.connection.info.backend_pid and not told:
+    is_configured = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+    if not is_configured and not database.is_direct(connection):
         found.append(
             Warning(
-                f"A pooler is between the application and the database {connection.alias!r}, and Django was"
-                " not told.",
+                f"A pooler is between the application and the database {connection.alias!r}, and Django does"
+                " not know.",
                 hint='Add "DISABLE_SERVER_SIDE_CURSORS": True to it.',
                 id="helix_sessions.W005",
             )
         )
-    return found
-
-
-def _check_durability(connection: Any) -> list[CheckMessage]:
-    with connection.cursor() as cursor:
-        [synchronous] = cursor.execute("PRAGMA synchronous").fetchone()
-    if synchronous >= 2:
-        return []
-    return [
-        Warning(
-            f"The SQLite database {connection.alias!r} can lose committed writes when the power fails.",
-            hint='Add "init_command": "PRAGMA synchronous=FULL;" to its OPTIONS.',
-            id="helix_sessions.W003",
+    if not database.is_durable(connection):
+        found.append(
+            Warning(
+                f"The SQLite database {connection.alias!r} can lose committed writes when the power fails.",
+                hint='Add "init_command": "PRAGMA synchronous=FULL;" to its OPTIONS.',
+                id="helix_sessions.W003",
+            )
         )
-    ]
+    return found

@@ -20,9 +20,6 @@ class Conf:
     MAX_DOCUMENT_BYTES: int = 32 * 1024 * 1024
     """The largest document (a message, a state, an event's data) that is stored."""
 
-    MAX_DOCUMENT_DEPTH: int = 500
-    """The deepest nesting of a document that is stored."""
-
     PREPARED_STATEMENTS: bool = True
     """Prepare the hot statements on PostgreSQL. They are also left unprepared on connections with
     `DISABLE_SERVER_SIDE_CURSORS`, which a transaction-pooling proxy needs anyway."""
@@ -31,14 +28,14 @@ class Conf:
     """Flush a write table by table on PostgreSQL too, instead of in one statement."""
 
     STREAM_NOTIFY: bool = True
-    """Wake the readers in other processes by NOTIFY on PostgreSQL. Without it they poll."""
+    """Notify the readers in other processes by `NOTIFY` on PostgreSQL. Without it they poll."""
 
     STREAM_POLL_SECONDS: float = 1.0
-    """How long a live reader waits before it looks by itself, where no wake-ups of other processes arrive:
-    on SQLite, behind a transaction-pooling proxy, and while the listening connection is down."""
+    """The poll interval of a live reader where no notifications of other processes arrive: on SQLite, behind
+    a transaction-pooling proxy, and while the listening connection is down."""
 
     STREAM_SAFETY_POLL_SECONDS: float = 15.0
-    """The same where wake-ups arrive."""
+    """The poll interval where notifications arrive."""
 
     STREAM_HEARTBEAT_SECONDS: float = 15.0
     """How long an HTTP stream is silent before it sends a comment to keep proxies from closing it."""
@@ -46,61 +43,80 @@ class Conf:
     STREAM_RECHECK_SECONDS: float = 30.0
     """How often an open HTTP stream checks that its user may still read the session."""
 
-    STREAM_RETRY_SECONDS: float = 2.0
-    """How long a browser waits before it connects again."""
-
     STREAM_WAIT_SECONDS: float = 25.0
-    """The longest a long poll is held."""
+    """The timeout of a long poll."""
+
+    STREAM_LONG_POLLS: int = 2
+    """How many long polls may wait in one process of a WSGI server, each on a thread. The others are answered
+    at once, and come again after two seconds."""
 
     STREAMS_PER_USER: int = 20
     """How many HTTP streams one user may have open in one process."""
 
-    API_DATABASE: str = "default"
-    """The database alias whose sessions the HTTP API serves."""
-
-    API_PAGE_SIZE: int = 50
-    """How many rows a page of the HTTP API has when the request does not say."""
-
-    API_MAX_PAGE_SIZE: int = 500
-    """How many rows a page of the HTTP API may have; a larger `limit` is refused."""
+    API_DATABASE: str | None = None
+    """The database alias whose sessions the HTTP API serves. `None`: the one that the project's routers write
+    sessions to."""
 
     API_MAX_BODY_BYTES: int = 10 * 1024 * 1024
-    """The largest request body the HTTP API reads; a larger one is answered 413."""
+    """The largest request body the HTTP API reads; a larger one gets 413."""
 
     API_THROTTLE_RATES: dict[str, str] = {}
     """Requests per user and scope, such as `{"create": "60/min", "write": "600/min", "read": "50/s"}`, in the
-    notation of Django REST framework. A scope that is not named is not limited, but `answer`, which strangers
-    reach by a link: it is `60/min` for each address."""
+    notation of Django REST framework. A scope without a rate is not limited, except `answer`, which people
+    without an account reach by a link: it is `60/min` for each address."""
+
+    API_POLICY: str = "helix_sessions.api.policy.ParticipantPolicy"
+    """The dotted path of the class that says who may do what over HTTP: `may(request, verb, session)`."""
+
+    PARTICIPANT_AGENT_TYPES: list[str] | str | None = None
+    """The agent types whose sessions a participant may create over HTTP; `"*"` is any. `None`: those that
+    `AGENTS` names."""
+
+    PRIVATE_STATE_KEYS: list[str] = []
+    """Top-level keys of `custom_state` that participants do not see: in states, in events, in streams."""
 
     IDEMPOTENCY_LIFETIME: int = 24 * 60 * 60
-    """Seconds for which the answer to a request with an `Idempotency-Key` is kept."""
-
-    IDEMPOTENCY_WAIT: float = 2.0
-    """Seconds a request waits for another one with the same `Idempotency-Key` before it is answered 409
-    (PostgreSQL)."""
+    """Seconds for which the response to a request with an `Idempotency-Key` is kept."""
 
     ANSWER_LINK_SECONDS: int = 7 * 24 * 60 * 60
-    """Seconds for which a link to answer a tool call is good, at the most."""
+    """The longest lifetime of a link to answer a tool call, in seconds."""
 
     ARCHIVE_STORAGE: str = ""
     """The alias in `STORAGES` that long event logs are archived to. Archiving is refused while it is empty:
     conversations must not end up in a storage that serves files to the public."""
 
-    ARCHIVE_PREFIX: str = "helix_sessions/archives"
-    """The folder of that storage under which archives are written."""
+    BLOB_STORAGE: str = ""
+    """The alias in `STORAGES` that attachments are kept in. While it is empty, binary content stays inline in
+    its document, and calls for attachments are refused. It must keep the names that files are saved under."""
+
+    BLOB_THRESHOLD: int = 64 * 1024
+    """Base64 in a document that decodes to more bytes than this is kept as an attachment."""
+
+    BLOB_GRACE: float = 24 * 60 * 60.0
+    """Seconds after which an attachment that no session has is removed by `cleanup_debris`."""
+
+    BLOB_MAX_BYTES: int = 25 * 1024 * 1024
+    """The largest attachment that `put_blob` and the HTTP API take."""
+
+    BLOB_MEDIA_TYPES: list[str] = []
+    """The media types that they take, such as `image/png` and `image/*`; an empty list is any."""
 
     AUDIT_TRAIL: bool = False
-    """Keep who did what through the HTTP API as rows: each change, in its own transaction, and each refusal.
-    Without it, the logger `helix_sessions.audit` tells."""
+    """Write the audit trail of the HTTP API as rows: each change, in its own transaction, and each refusal.
+    Without it, only the logger `helix_sessions.audit` has them."""
+
+    TRACE_CONTENT: bool = False
+    """Let the spans of the loop carry what was said, called and returned. Without it they carry names,
+    numbers and codes."""
 
     METRICS_TOKEN: str = ""
-    """What a scraper of the metrics sends as its bearer token. While it is empty, metrics are for users who
-    may see all sessions."""
+    """The bearer token of the metrics scraper. While it is empty, metrics are for users who may see all
+    sessions."""
 
     ENCRYPTION: dict[str, Any] = {}
-    """Content at rest: `{"keys": {"2026": "32 bytes in base64"}, "active": "2026"}`. Every key opens, the
-    active one seals; with `None` new content is stored as it is. `keys` may be the path of a function that
-    returns them."""
+    """Encryption at rest: `{"keys": {"2026": "32 bytes in base64"}, "active": "2026"}`. Every key decrypts,
+    the active one encrypts; with `None` new content is stored as plain text. `keys` may be the path of a
+    function that returns them."""
 
     WORKSPACE_PROVIDERS: dict[str, Any] = {}
     """Workspace providers by the `provider_id` that sessions name in their `workspace_ref`: the dotted path
@@ -110,54 +126,88 @@ class Conf:
     """How many inputs of a session may be pending; the next one is refused with `InboxFull`."""
 
     AGENTS: dict[str, Any] = {}
-    """The agents by the type of session they run, each as the dotted path of an agent, of its class, or of a
-    function that makes one. `"*"` is for all other types."""
+    """The agents by the type of session they run: the dotted path of an agent, of its class, or of a function
+    that returns one. `"*"` is for all other types."""
 
     RECOVERY: dict[str, str] = {}
-    """What a sweep does with a run whose lease ran out, by agent type, `"*"` for all others: `wake` finishes
-    it, `fail` fails the session, `leave` leaves it. Types that are not named are woken."""
+    """What a sweep does with a run whose lease has expired, by agent type, `"*"` for all others: `wake`
+    finishes it, `fail` fails the session, `leave` leaves it to an operator. The default is `wake`."""
+
+    RUN_OWNER_TIMEOUT: float = 60.0
+    """Seconds after the agent's last sign when a run without a lease is taken for abandoned."""
+
+    MAX_INTERRUPTED_ATTEMPTS: int = 5
+    """How often a run is taken up again without one committed turn; then it fails as a crash loop."""
 
     WAKER: str = "helix_sessions.runtime.scheduling.wake_session"
-    """The dotted path of the function that is told of admitted inputs after the commit. The default schedules
-    a task, where `TASKS` is configured and `AGENTS` has the session's type. Empty: nobody is told, and
-    workers find them by looking."""
+    """The dotted path of the function that is called after the commit of an admitted input. The default
+    schedules a task, where `TASKS` is configured and `AGENTS` has the session's type. If empty, no function
+    is called, and workers find inputs by polling."""
+
+    MAX_TOOL_OUTPUT: int = 100 * 1024
+    """How many bytes of a tool's result the model sees: its beginning and its end."""
+
     CONTEXT_SOURCES: list[Any] = []
-    """The sources of the context of every session that is driven without sources of its own: dotted paths,
-    or such paths with a dict of arguments."""
+    """The context sources of sessions whose runner has no sources of its own: dotted paths, or a path and a
+    dict of arguments."""
 
     COMPACTION: dict[str, Any] = {}
-    """The policy of compactions that are asked for by hand, or made without one of their own: the arguments
-    of `CompactionPolicy`."""
+    """The arguments of the `CompactionPolicy` for manual compactions and for runners that the settings
+    configure."""
 
     SUMMARIZER: str = ""
-    """The dotted path of the function that summarizes messages for such compactions. They are refused while
-    it is empty."""
+    """The dotted path of the function that summarizes messages for these compactions. Manual compactions are
+    refused while it is empty."""
 
-    COMPACTION_SECONDS: float = 600.0
-    """How long a compaction may take before another of the same session may begin, if nobody can tell
-    whether its process is still at it."""
+    EMBEDDER: str = ""
+    """The dotted path of the function that turns a list of texts into vectors, for memories whose store has
+    none of its own. While it is empty, memories are searched by their words."""
+
+    MAX_TOOL_CALLS_PER_TURN: int = 64
+    """How many tool calls of one assistant message are executed; the others get error results."""
+
+    MAX_STEERS_PER_TURN: int = 32
+    """How many steers are promoted before one turn; the others wait for the next."""
+
+    MAX_SUBAGENT_DEPTH: int = 5
+    """How deep sub-agents may spawn others."""
+
+    MAX_CHILDREN_PER_TURN: int = 16
+    """How many sub-agents one turn may spawn; calls beyond it get error results."""
+
+    WEBHOOK_ALLOW_PRIVATE: bool = False
+    """Let webhooks be sent to addresses of private networks and of this machine, and by plain `http`."""
 
     STUCK_MINUTES: int = 15
-    """A session that is running and has not moved for so long is shown as stuck."""
+    """The admin shows a running session that has not changed for this long as stuck."""
 
     MASKED_KEYS: list[str] = _SECRETS
     """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
 
-    ADMIN_DOCUMENT_CHARACTERS: int = 20_000
-    """So much of a document is shown in the admin; the rest can be downloaded."""
-
-    ADMIN_ACTION_LIMIT: int = 1_000
-    """So many sessions an action of the admin takes at once."""
-
     def __getattribute__(self, name: str) -> Any:
-        # Past the lazy object, which takes microseconds to say that a setting is not there.
+        # Not through the lazy object, which takes microseconds for a setting that is missing.
         given = getattr(settings._wrapped, "HELIX_SESSIONS", None)  # type: ignore[misc]
         return given[name] if given and name in given else super().__getattribute__(name)
 
 
 conf = Conf()
 
+FORMER = frozenset(
+    {
+        "ADMIN_ACTION_LIMIT",
+        "ADMIN_DOCUMENT_CHARACTERS",
+        "API_MAX_PAGE_SIZE",
+        "API_PAGE_SIZE",
+        "ARCHIVE_PREFIX",
+        "COMPACTION_SECONDS",
+        "IDEMPOTENCY_WAIT",
+        "MAX_DOCUMENT_DEPTH",
+        "STREAM_RETRY_SECONDS",
+    }
+)
+"""Keys of earlier releases that are constants now. A project that still has one gets a warning."""
+
 
 def known_settings() -> dict[str, Any]:
-    """Every setting's name and the type it takes."""
+    """The name and the type of every setting."""
     return get_type_hints(Conf)

@@ -1,12 +1,13 @@
-"""Every error a caller of this package can meet. One root; `code` is stable across releases."""
+"""Every error that this package raises. One root; `code` is stable across releases."""
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
 
 class HelixSessionsError(Exception):
-    """Something helix_sessions was asked to do could not be done."""
+    """A call of helix_sessions failed."""
 
     code: ClassVar[str] = "error"
 
@@ -15,7 +16,7 @@ class HelixSessionsError(Exception):
 
 
 class InvalidInput(HelixSessionsError, ValueError):
-    """An argument is not of the form this call takes."""
+    """An argument is invalid."""
 
     code = "invalid_input"
 
@@ -33,13 +34,13 @@ class InvalidWrites(HelixSessionsError, ValueError):
 
 
 class InvalidCursor(HelixSessionsError, ValueError):
-    """The cursor was not made by the call it was given to."""
+    """The cursor is not one of this call."""
 
     code = "invalid_cursor"
 
 
 class NotFound(HelixSessionsError, LookupError):
-    """What was asked for does not exist."""
+    """It does not exist."""
 
     code = "not_found"
 
@@ -80,14 +81,26 @@ class InputNotFound(NotFound):
     code = "input_not_found"
 
 
+class ToolRuleNotFound(NotFound):
+    """There is no tool rule with this id."""
+
+    code = "tool_rule_not_found"
+
+
+class WebhookNotFound(NotFound):
+    """There is no webhook with this id, or it has no such delivery."""
+
+    code = "webhook_not_found"
+
+
 class InvalidAnswerLink(NotFound):
-    """This link is not good, or not any more."""
+    """This link is invalid or has expired."""
 
     code = "invalid_answer_link"
 
 
 class EventsArchived(NotFound):
-    """The events asked for were moved to an archive; the log begins later."""
+    """These events are in an archive; the log begins later."""
 
     code = "events_archived"
 
@@ -97,15 +110,11 @@ class EventsArchived(NotFound):
         """The number of the first event that can be read."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_events_archived, (self.first_available_seq,)
-
-
-def _rebuild_events_archived(first_available_seq: int) -> EventsArchived:
-    return EventsArchived(first_available_seq=first_available_seq)
+        return partial(EventsArchived, first_available_seq=self.first_available_seq), ()
 
 
 class Conflict(HelixSessionsError):
-    """What is stored does not allow this call."""
+    """The stored state does not allow this call."""
 
     code = "conflict"
 
@@ -128,6 +137,12 @@ class RunInProgress(Conflict):
     code = "run_in_progress"
 
 
+class RunEnded(Conflict):
+    """The run has ended; it is not changed any more."""
+
+    code = "run_ended"
+
+
 class SubSessionRefExists(Conflict):
     """The session refers to this sub-session already, with other values."""
 
@@ -147,9 +162,16 @@ class ModeLocked(Conflict):
 
 
 class SubmissionMismatch(Conflict):
-    """The answer is not of the kind the tool call waits for."""
+    """The answer is not what the tool call waits for: another kind, another question, or a result that does
+    not fit its schema."""
 
     code = "submission_mismatch"
+
+
+class AnswerForbidden(HelixSessionsError):
+    """The call waits for the decision of somebody else."""
+
+    code = "answer_forbidden"
 
 
 class NotResumable(Conflict):
@@ -195,13 +217,13 @@ def _rebuild_still_waiting(
 
 
 class InputConflict(Conflict):
-    """The input id stands for something else already, or the input is not pending any more."""
+    """The input id is used for another input, or the input is not pending any more."""
 
     code = "input_conflict"
 
 
 class InboxFull(Conflict):
-    """The session has as many pending inputs as it may have."""
+    """The session has reached its limit of pending inputs."""
 
     code = "inbox_full"
 
@@ -227,7 +249,7 @@ class LeaseHeld(Conflict):
 
 
 class StaleState(Conflict):
-    """The session has moved on from the version the caller expected."""
+    """The session is not at the version that the caller expected."""
 
     code = "stale_state"
 
@@ -241,32 +263,61 @@ class StaleState(Conflict):
         self.current_status = current_status
 
     def __reduce__(self) -> tuple[Any, ...]:
-        seen = (self.expected_version, self.current_version, self.current_status)
-        return _rebuild_stale_state, (*seen, type(self))
-
-
-def _rebuild_stale_state(
-    expected_version: int, current_version: int, current_status: str, kind: type[StaleState] = StaleState
-) -> StaleState:
-    return kind(
-        expected_version=expected_version, current_version=current_version, current_status=current_status
-    )
+        names = ("expected_version", "current_version", "current_status")
+        return partial(type(self), **{name: getattr(self, name) for name in names}), ()
 
 
 class SessionConflict(StaleState):
-    """Somebody else saved the session between its load and its save; nothing of this action was saved."""
+    """Another caller saved the session between its load and its save; nothing of this action was saved."""
 
     code = "session_conflict"
 
 
+class ForeignNamespace(HelixSessionsError):
+    """The namespace belongs to another user, or to all; nothing was read or written."""
+
+    code = "foreign_namespace"
+
+
+class MemoryExists(Conflict):
+    """There is a memory with this namespace and key already."""
+
+    code = "memory_exists"
+
+
+class SearchTooWide(HelixSessionsError):
+    """More memories would have to be read for this search than are read at once; give a longer prefix."""
+
+    code = "search_too_wide"
+
+
 class NotConfigured(HelixSessionsError):
-    """A setting that this job needs is missing or names something that does not exist."""
+    """A setting that this call needs is missing, or names something that does not exist."""
 
     code = "not_configured"
 
 
+class BlobNotFound(NotFound):
+    """There is no attachment with this digest."""
+
+    code = "blob_not_found"
+
+
+class BlobTooLarge(HelixSessionsError, ValueError):
+    """The attachment is larger than `BLOB_MAX_BYTES`."""
+
+    code = "blob_too_large"
+
+
+class MediaTypeRefused(HelixSessionsError, ValueError):
+    """The attachment's media type is not one of `BLOB_MEDIA_TYPES`."""
+
+    code = "media_type_refused"
+
+
 class ContentUnreadable(HelixSessionsError):
-    """Stored content cannot be decrypted: its key is not configured, or it was changed behind our back."""
+    """Stored content cannot be decrypted: its key is not configured, or it was changed outside of the
+    application."""
 
     code = "content_unreadable"
 
@@ -275,33 +326,35 @@ class ContentUnreadable(HelixSessionsError):
         self.key_id = key_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_content_unreadable, (str(self), self.key_id)
-
-
-def _rebuild_content_unreadable(message: str, key_id: str) -> ContentUnreadable:
-    return ContentUnreadable(message, key_id=key_id)
+        return partial(ContentUnreadable, str(self), key_id=self.key_id), ()
 
 
 class InvalidExport(HelixSessionsError, ValueError):
-    """What was to be imported is not a whole export of sessions."""
+    """The import is not a complete export of sessions."""
 
     code = "invalid_export"
 
 
 class SessionBusy(HelixSessionsError):
-    """The session's row lock was not had in time, or a deadlock was broken; nothing was written."""
+    """Timeout waiting for the session's row lock, or a deadlock; nothing was written."""
 
     code = "session_busy"
 
 
 class StoreUnavailable(HelixSessionsError):
-    """The database cannot do it now: no room, no connection, or not enough time. Nothing was written."""
+    """The database is unavailable: no space, no connection, or a timeout. Nothing was written."""
 
     code = "store_unavailable"
 
 
+class NotMigrated(StoreUnavailable):
+    """The tables of helix_sessions are missing, or older than the code. Run `manage.py migrate`."""
+
+    code = "not_migrated"
+
+
 class IdempotencyInProgress(Conflict):
-    """A request with this idempotency key is being worked on; ask again in a moment."""
+    """A request with this idempotency key is in progress; retry in a moment."""
 
     code = "idempotency_in_progress"
 
@@ -323,14 +376,24 @@ class ContextUnavailable(HelixSessionsError):
         super().__init__(message or f"These sources of the context are unavailable: {', '.join(self.keys)}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_context_unavailable, (str(self), self.keys)
-
-
-def _rebuild_context_unavailable(message: str, keys: tuple[str, ...]) -> ContextUnavailable:
-    return ContextUnavailable(message, keys=keys)
+        return partial(ContextUnavailable, str(self), keys=self.keys), ()
 
 
 class ContextOverflow(HelixSessionsError):
-    """The model refused a context as too long. An agent raises it; nothing it does may have been stored."""
+    """The model refused a context as too long. An agent raises it, before it has stored anything."""
 
     code = "context_overflow"
+
+
+class TransientError(HelixSessionsError):
+    """What failed may work when it is tried again. An agent or a tool raises it."""
+
+    code = "transient_error"
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds to wait before the next attempt, if the other side says how long."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(TransientError, str(self), retry_after=self.retry_after), ()

@@ -1,8 +1,8 @@
-"""Whether this process lives, and whether it can serve: for load balancers and orchestrators.
+"""Liveness and readiness probes, for load balancers and orchestrators.
 
     path("health/", include("helix_sessions.health"))
 
-`/health/live` asks nothing of anything. `/health/ready` asks the database. Neither tells a stranger more.
+`/health/live` checks nothing else. `/health/ready` queries the database. Neither shows more to a stranger.
 """
 
 import logging
@@ -16,6 +16,8 @@ from django.views.decorators.http import require_safe
 
 from helix_sessions.conf import conf
 from helix_sessions.content import encryption
+from helix_sessions.models.databases import sessions_database
+from helix_sessions.store.engine.dialect import dialect_of
 
 _log = logging.getLogger("helix_sessions.health")
 _migrated: set[str] = set()
@@ -24,14 +26,14 @@ _migrated: set[str] = set()
 @never_cache
 @require_safe
 def live(request: HttpRequest) -> JsonResponse:
-    """This process answers."""
+    """Liveness: this process answers."""
     return JsonResponse({"status": "ok"})
 
 
 @never_cache
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
-    """This process can work: the database answers, its tables are those of this version, keys are keys."""
+    """Readiness: the database answers, its migrations are applied, the encryption keys are valid."""
     checks = {"database": _database, "migrations": _migrations, "encryption": _encryption}
     found = {name: _try(name, check) for name, check in checks.items()}
     status = 200 if all(found.values()) else 503
@@ -48,14 +50,13 @@ def _try(name: str, check: object) -> bool:
 
 
 def _database() -> bool:
-    with connections[conf.API_DATABASE].cursor() as cursor:
-        cursor.execute("SELECT 1")
-        return bool(cursor.fetchone() == (1,))
+    connection = connections[sessions_database(conf.API_DATABASE)]
+    return dialect_of(connection).answers(connection)
 
 
 def _migrations() -> bool:
-    """Looked at until they are there: they do not go away again."""
-    alias = conf.API_DATABASE
+    """Checked until all are applied: migrations do not go away again."""
+    alias = sessions_database(conf.API_DATABASE)
     if alias not in _migrated:
         executor = MigrationExecutor(connections[alias])
         targets = [key for key in executor.loader.graph.leaf_nodes() if key[0] == "helix_sessions"]

@@ -1,4 +1,4 @@
-"""Logs for machines: one JSON object a line, with the ids of sessions and runs, without what people wrote.
+"""Structured logs: one JSON object per line, with the ids of sessions and runs, without what people wrote.
 
 LOGGING = {
     "version": 1,
@@ -16,11 +16,12 @@ FIELDS = (
     *("session_id", "run_id", "version", "head_seq", "events"),
     *("actor", "action", "method", "status", "code", "seconds", "request_id", "address"),
 )
-"""What records of the package carry besides their message; nothing else of a record is written."""
+"""The attributes of this package's records that are written besides the message."""
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON. Of a traceback only the error's type is told: the rest quotes values."""
+    """A record as one line of JSON. Of a traceback only the error's type is written, because the rest quotes
+    values."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus (extra `metrics`): what the sessions do, and what this process serves.
+"""Metrics for Prometheus (extra `metrics`): of the sessions, and of this process.
 
     path("metrics", helix_sessions.metrics.metrics)
 
@@ -14,12 +14,17 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from helix_sessions.conf import conf
+from helix_sessions.integrations.extras import needed_from
 from helix_sessions.models import Session
+from helix_sessions.models.databases import sessions_database
+from helix_sessions.store.context.context_tallies import tallies
 from helix_sessions.types import SESSION_STATUSES
+
+with needed_from("metrics"):
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
@@ -34,10 +39,10 @@ SECONDS = Histogram(
 
 
 class DatabaseCollector:
-    """Gauges that are counted when they are asked for; every count is an index scan."""
+    """Gauges that are counted on each scrape; every count is an index scan."""
 
     def collect(self) -> Iterable[Metric]:
-        rows = Session.objects.using(conf.API_DATABASE)
+        rows = Session.objects.using(sessions_database(conf.API_DATABASE))
         counted = dict(rows.order_by().values_list("status").annotate(count=Count("session_id")))
         sessions = GaugeMetricFamily("helix_sessions_sessions", "Sessions by status.", labels=["status"])
         for status in SESSION_STATUSES:
@@ -45,24 +50,69 @@ class DatabaseCollector:
         yield sessions
         now = timezone.now()
         for name, about, found in (
+            (
+                "runnable",
+                "Sessions that a driver has something to do for and nobody drives.",
+                rows.runnable(),
+            ),
             ("running", "Sessions with a run under way.", rows.running()),
+            (
+                "crashing",
+                "Sessions that were taken up more than once without a committed turn.",
+                rows.filter(runnable_at__isnull=False, attempts__gt=1),
+            ),
             (
                 "awaiting_client",
                 "Sessions in which a call waits for a person or a client.",
                 rows.awaiting_client(),
             ),
             ("overdue_calls", "Sessions with a call past its deadline.", rows.past_deadline(now)),
-            ("interrupts_requested", "Requests to stop that nobody took.", rows.interrupted_by_request()),
-            ("expired", "Sessions past their time that clean-up has not reached.", rows.expired(now)),
+            (
+                "interrupts_requested",
+                "Requests to stop that no driver took.",
+                rows.interrupted_by_request(),
+            ),
+            ("expired", "Expired sessions that no clean-up has reached.", rows.expired(now)),
         ):
             yield GaugeMetricFamily(f"helix_sessions_{name}", about, value=found.count())
 
 
+class ContextCollector:
+    """What contexts cost this process: time of the sources, and size of what models are told."""
+
+    def collect(self) -> Iterable[Metric]:
+        seconds = SummaryMetricFamily(
+            "helix_sessions_context_observation_seconds",
+            "How long context sources took to observe.",
+            labels=["source"],
+        )
+        for key, tally in sorted(tallies.seconds.items()):
+            seconds.add_metric([key], tally.count, tally.total)
+        yield seconds
+        missing = CounterMetricFamily(
+            "helix_sessions_context_unavailable",
+            "How often context sources were unavailable.",
+            labels=["source"],
+        )
+        for key, times in sorted(tallies.unavailable.items()):
+            missing.add_metric([key], times)
+        yield missing
+        for name, about, tally in (
+            ("baseline", "Characters of rendered baselines.", tallies.baselines),
+            ("update", "Characters of updates of the context.", tallies.updates),
+            ("growth", "Characters of updates that a baseline had gathered when replaced.", tallies.growths),
+        ):
+            yield SummaryMetricFamily(
+                f"helix_sessions_context_{name}_characters", about, tally.count, tally.total
+            )
+
+
 REGISTRY.register(DatabaseCollector())
+REGISTRY.register(ContextCollector())
 
 
 def observe(route: str, method: str, status: int, seconds: float) -> None:
-    """Count a request that was answered."""
+    """Count a finished request."""
     REQUESTS.labels(route, method, str(status)).inc()
     SECONDS.labels(route, method).observe(seconds)
 

@@ -1,6 +1,7 @@
-"""What a `SessionRuntime` tells whoever wants to know. The sender is the class `SessionRuntime`.
+"""Signals: of a `SessionRuntime`, and of what webhooks are told as well.
 
-Receivers are told what happened and cannot change it: one that raises is logged, and disturbs nobody.
+Receivers learn what happened and cannot change it: an error in a receiver is logged and stops nothing. The
+sender of the first group is the class `SessionRuntime`, that of the second the model `Session`.
 """
 
 from django.dispatch import Signal
@@ -20,3 +21,20 @@ session_saved = Signal()
 
 session_save_failed = Signal()
 """A session could not be saved, and is as it was: `session_id`, `error`, `error_type`."""
+
+run_finished = Signal()
+"""A run has ended, whoever ended it, and the transaction has committed: `session_id`, `run_id`, `status`."""
+
+call_waiting = Signal()
+"""A tool call waits for a client or for an approval, and the transaction has committed: `session_id`,
+`tool_call_id`, `tool_name`, `kind`."""
+
+session_failed = Signal()
+"""A session has become `failed`, and the transaction has committed: `session_id`, `error`."""
+
+session_expired = Signal()
+"""A session has expired, and the transaction has committed: `session_id`."""
+
+spend_warning = Signal()
+"""Spending has reached the share of a limit that it warns at, and the transaction has committed: `scope`,
+`key`, `window`."""

@@ -15,13 +15,12 @@ from typing import Any, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files import File
-from django.db import DEFAULT_DB_ALIAS
 
 from helix_sessions.content.storages import storage_named
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.runtime.scheduling import drive, sweep
 from helix_sessions.store import SessionStore
-from helix_sessions.types import PRUNED_STATUSES, RetentionPolicy, RunOutcome
+from helix_sessions.types import PRUNED_STATUSES, Collision, RetentionPolicy, RunOutcome
 
 F = TypeVar("F", bound=Callable[..., Any])
 Summary = dict[str, Any]
@@ -44,7 +43,7 @@ task = _decorator()
 
 @task
 def cleanup_sessions(
-    *, database: str = DEFAULT_DB_ALIAS, limit: int | None = None, agent_type: str | None = None
+    *, database: str | None = None, limit: int | None = None, agent_type: str | None = None
 ) -> Summary:
     """`manage.py cleanup_sessions`: expire the sessions whose time is over."""
     return asdict(SessionStore(database).expired_session_cleanup(limit=limit, agent_type=agent_type))
@@ -53,7 +52,7 @@ def cleanup_sessions(
 @task
 def cleanup_debris(
     *,
-    database: str = DEFAULT_DB_ALIAS,
+    database: str | None = None,
     staged_after_minutes: float = 24 * 60,
     stuck_after_minutes: float = 30,
     wake: bool = False,
@@ -71,7 +70,7 @@ def cleanup_debris(
 def prune_sessions(
     *,
     older_than_days: float,
-    database: str = DEFAULT_DB_ALIAS,
+    database: str | None = None,
     statuses: list[str] | None = None,
     agent_types: list[str] | None = None,
     keep_tags: list[str] | None = None,
@@ -89,24 +88,20 @@ def prune_sessions(
 
 @task
 def prune_audit_trail(
-    *, older_than_days: float, database: str = DEFAULT_DB_ALIAS, limit: int | None = None
+    *, older_than_days: float, database: str | None = None, limit: int | None = None
 ) -> Summary:
     """`manage.py prune_sessions --audit-older-than`: delete old entries of the audit trail."""
     return asdict(SessionStore(database).prune_audit_trail(timedelta(days=older_than_days), limit=limit))
 
 
 @task
-def archive_long_logs(
-    *, longer_than: int, keep_events: int = 1_000, database: str = DEFAULT_DB_ALIAS
-) -> Summary:
+def archive_long_logs(*, longer_than: int, keep_events: int = 1_000, database: str | None = None) -> Summary:
     """`manage.py prune_sessions --archive-longer-than`: move the older events of long logs to a storage."""
     return asdict(SessionStore(database).archive_long_logs(longer_than=longer_than, keep=keep_events))
 
 
 @task
-def examine_sessions(
-    *, database: str = DEFAULT_DB_ALIAS, repair: bool = False, deep: bool = False
-) -> Summary:
+def examine_sessions(*, database: str | None = None, repair: bool = False, deep: bool = False) -> Summary:
     """`manage.py sessions_doctor`: how many errors are left, and the first findings."""
     found = SessionStore(database).examine_sessions(repair=repair, deep=deep)
     left = [finding for finding in found if finding.severity == "error" and not finding.repaired]
@@ -118,7 +113,7 @@ def export_sessions(
     *,
     storage: str,
     name: str,
-    database: str = DEFAULT_DB_ALIAS,
+    database: str | None = None,
     session_ids: list[str] | None = None,
     owner_id: Any = None,
     user_id: str | None = None,
@@ -138,7 +133,7 @@ def export_sessions(
 
 @task
 def import_sessions(
-    *, storage: str, name: str, database: str = DEFAULT_DB_ALIAS, on_collision: str = "fail"
+    *, storage: str, name: str, database: str | None = None, on_collision: Collision = "fail"
 ) -> Summary:
     """`manage.py import_sessions`, from a compressed file of a storage."""
     with storage_named(storage).open(name, "rb") as stored:
@@ -154,7 +149,7 @@ def erase_user(
     owner_id: Any = None,
     user_id: str | None = None,
     include_forks: bool = False,
-    database: str = DEFAULT_DB_ALIAS,
+    database: str | None = None,
 ) -> Summary:
     """`manage.py erase_user`: remove a person's sessions everywhere."""
     summary = SessionStore(database).erase_user(owner=owner_id, user_id=user_id, include_forks=include_forks)
@@ -162,24 +157,24 @@ def erase_user(
 
 
 @task
-def wake_session(*, session_id: str, database: str = DEFAULT_DB_ALIAS) -> Summary:
+def wake_session(*, session_id: str, database: str | None = None) -> Summary:
     """`SessionRunner.wake` with the agent of the session's type. A session that is gone is idle."""
     return _driven(session_id, database, forced=False)
 
 
 @task
-def run_session(*, session_id: str, database: str = DEFAULT_DB_ALIAS) -> Summary:
+def run_session(*, session_id: str, database: str | None = None) -> Summary:
     """`SessionRunner.run` with the agent of the session's type."""
     return _driven(session_id, database, forced=True)
 
 
 @task
-def sweep_sessions(*, database: str = DEFAULT_DB_ALIAS) -> Summary:
+def sweep_sessions(*, database: str | None = None) -> Summary:
     """Wake what nobody attends to, and recover what a lost worker left; to be scheduled every minute."""
     return {"swept": sweep(database)}
 
 
-def _driven(session_id: str, database: str, *, forced: bool) -> Summary:
+def _driven(session_id: str, database: str | None, *, forced: bool) -> Summary:
     try:
         outcome = drive(session_id, database, forced=forced)
     except SessionNotFound:

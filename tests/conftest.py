@@ -41,28 +41,38 @@ ONCE = (
     "api/test_docs.py",
     "api/test_generated_client.py",
     "api/test_schema.py",
+    "attack/test_roles.py",
     "attack/test_xss.py",
     "contract/test_values.py",
+    "docs/test_chat_pages.py",
     "docs/test_guarantees.py",
     "docs/test_links.py",
     "docs/test_references.py",
     "docs/test_security.py",
     "encryption/test_codec.py",
     "integrations/test_extras.py",
+    "messages/",
+    "models/test_session_columns.py",
     "store/test_async_parity.py",
+    "store/test_ids.py",
+    "stream/test_batches.py",
     "test_architecture.py",
-    "test_projection.py",
-    "test_recovery.py",
     "test_run.py",
+    "test_setting_checks.py",
     "test_tooling.py",
-    "test_transcripts.py",
+    "test_typing.py",
     "torture/test_linearizability.py",
     "torture/test_sequential.py",
     "writes/",
 )
 """Folders and files that have nothing to do with the database's engine: they are run on SQLite alone."""
 
-SLOW = ("admin/test_browser.py", "attack/test_xss.py", "stream/test_page.py")
+SLOW = (
+    "admin/test_browser.py",
+    "attack/test_xss.py",
+    "demo/test_browser.py",
+    "frontends/test_browser.py",
+)
 """What only `make test-all` runs: real browsers."""
 
 
@@ -153,3 +163,21 @@ def run_threads():
 def run_processes():
     """`run_processes(count, function, *arguments)`, see `tests.parallel`."""
     return parallel.run_processes
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[str]:
+    """The name of another database, which is empty."""
+    from django.db import connection
+
+    if connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+        pytest.skip("the pooler knows one database")
+    if connection.vendor != "postgresql":
+        yield str(tmp_path / "second.sqlite3")
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("DROP DATABASE IF EXISTS helix_second")
+        cursor.execute("CREATE DATABASE helix_second")
+    yield "helix_second"
+    with connection.cursor() as cursor:
+        cursor.execute("DROP DATABASE helix_second WITH (FORCE)")

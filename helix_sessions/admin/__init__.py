@@ -1,18 +1,42 @@
-"""The operator's console: sessions found, read, and acted upon, through the store's calls alone.
+"""The operator's console: find, read and act upon sessions, only through calls of the store.
 
-Sessions are registered, the instructions of agent types, and the audit trail. What belongs to a session has
-composite keys, which the admin cannot register, and is shown on its pages.
+Registered are sessions, the instructions of agent types, tool rules, memories, webhooks with their
+deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register; the
+pages of a session show them.
 """
 
 from django.contrib import admin
 
 from helix_sessions.admin.audits import AuditEntryAdmin
 from helix_sessions.admin.instructions import InstructionsAdmin
+from helix_sessions.admin.memories import MemoryAdmin
 from helix_sessions.admin.sessions import SessionAdmin
-from helix_sessions.models import AuditEntry, Instructions, Session
+from helix_sessions.admin.tool_rules import ToolRuleAdmin
+from helix_sessions.admin.webhooks import WebhookAdmin, WebhookDeliveryAdmin
+from helix_sessions.models import (
+    AuditEntry,
+    Instructions,
+    Memory,
+    Session,
+    ToolRule,
+    Webhook,
+    WebhookDelivery,
+)
 
-__all__ = ["AuditEntryAdmin", "InstructionsAdmin", "SessionAdmin"]
+__all__ = [
+    "AuditEntryAdmin",
+    "InstructionsAdmin",
+    "MemoryAdmin",
+    "SessionAdmin",
+    "ToolRuleAdmin",
+    "WebhookAdmin",
+    "WebhookDeliveryAdmin",
+]
 
 admin.site.register(Session, SessionAdmin)
 admin.site.register(Instructions, InstructionsAdmin)  # type: ignore[misc]
+admin.site.register(ToolRule, ToolRuleAdmin)  # type: ignore[misc]
+admin.site.register(Memory, MemoryAdmin)  # type: ignore[misc]
 admin.site.register(AuditEntry, AuditEntryAdmin)  # type: ignore[misc]
+admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]
+admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)  # type: ignore[misc]

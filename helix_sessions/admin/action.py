@@ -1,4 +1,4 @@
-"""What an action of an operator is."""
+"""The actions of an operator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Answers = dict[str, Any]
 
 
 class NotApplicable(HelixSessionsError):
-    """The session is not in a state this action is for."""
+    """The action does not apply to the session in its present state."""
 
     code = "not_applicable"
 
@@ -27,40 +27,40 @@ def _for_any(session: Session) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something an operator may do to sessions."""
+    """An action of an operator on sessions."""
 
     name: str
     label: Any
     icon: str
     promise: Any
-    """What will happen, with `%(count)d` sessions."""
+    """The sentence before, with `%(count)d` sessions."""
     report: Any
-    """What has happened, with `%(count)d` sessions."""
+    """The sentence after, with `%(count)d` sessions."""
     explanation: Any
-    """What an operator should know before."""
+    """What an operator should know before the action."""
     perform: Callable[[SessionStore, Session, Answers], Any]
-    """Do it through the store."""
+    """Carries the action out through the store."""
     refusal: Callable[[Session], str] = _for_any
-    """Why it is not for this session; empty if it is."""
+    """Why the action does not apply to a session; empty if it does."""
     form: type[forms.Form] = ReasonForm
     is_dangerous: bool = False
     is_for_one: bool = False
     """Whether it takes a single session."""
     leaves_session: bool = True
-    """Whether there is a session afterwards whose log can tell."""
+    """Whether the session exists afterwards, so that its log can record the action."""
     is_download: bool = False
     takes_time: bool = False
-    """Whether it must hold no lock while it is done; who did it is then logged afterwards."""
+    """Whether it must hold no lock meanwhile; the operator is then logged afterwards."""
     answers: str = ""
     """The kind of pending call it answers: its button is with the call, and its page shows what is asked."""
 
     @property
     def permission(self) -> str:
-        """The permission it takes, without the app's label."""
+        """The permission it needs, without the app's label."""
         return f"{self.name}_session"
 
     def is_allowed(self, request: HttpRequest) -> bool:
-        """Whether this user may, and may see sessions at all."""
+        """Whether this user has the permission, and may see sessions."""
         user = request.user
         return user.has_perm("helix_sessions.view_session") and user.has_perm(
             f"helix_sessions.{self.permission}"

@@ -1,4 +1,4 @@
-"""The way to an action: a page that says what will happen and asks why, then what has happened."""
+"""The views of actions: a page that explains the action and asks for a reason, then the outcome."""
 
 import json
 from collections.abc import Callable
@@ -17,15 +17,17 @@ from django.utils.translation import ngettext
 from helix_sessions.admin import presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
-from helix_sessions.admin.base import ModelAdmin, store
+from helix_sessions.admin.base import ModelAdmin, store, stored
 from helix_sessions.admin.exports import download
 from helix_sessions.admin.operations import Outcome, carry_out, selected
 from helix_sessions.admin.pages.tree import tree
 from helix_sessions.admin.pages.waiting import Pending, pending
-from helix_sessions.conf import conf
 from helix_sessions.models import Session
 
 LISTED = 50
+
+MOST_AT_ONCE = 1_000
+"""So many sessions one action takes."""
 """So many sessions are named on a page; the rest are counted."""
 
 ListAction = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
@@ -40,10 +42,10 @@ class ActionViews(ModelAdmin):
         return [path("action/<str:name>/", view, name="helix_sessions_session_action"), *super().get_urls()]
 
     def list_action(self, action: Action) -> ListAction:
-        """What the list calls when the action is chosen there: it only shows the page."""
+        """The action of the list, which only shows the page."""
 
         def choose(_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-            limit = conf.ADMIN_ACTION_LIMIT
+            limit = MOST_AT_ONCE
             ids = list(queryset.order_by().values_list("session_id", flat=True)[: limit + 1])
             if len(ids) > limit:
                 text = _("At most %d sessions can be acted upon at once. Narrow the list down with filters.")
@@ -55,7 +57,7 @@ class ActionViews(ModelAdmin):
         return choose
 
     def action_view(self, request: HttpRequest, name: str) -> HttpResponseBase:
-        """GET shows what would happen; POST with a reason makes it happen."""
+        """GET explains the action; POST with a reason carries it out."""
         action = ACTIONS.get(name)
         if action is None:
             raise Http404
@@ -64,7 +66,7 @@ class ActionViews(ModelAdmin):
         if request.method != "POST":
             return self._confirm(request, action, request.GET.getlist("id")[:LISTED], initial=request.GET)
         ids = _posted_ids(request)
-        form = action.form(request.POST)
+        form = _form(action, request, request.POST)
         if not ids or (action.is_for_one and len(ids) > 1):
             raise Http404
         if not form.is_valid():
@@ -110,7 +112,7 @@ class ActionViews(ModelAdmin):
             "refused": refused,
             "asked": asked,
             "below": _below(ids) if not action.leaves_session else None,
-            "form": form or action.form(initial=_initial(initial, asked)),
+            "form": form or _form(action, request, initial=_initial(initial, asked), session=sessions[0]),
             "back": _back(action, sessions),
         }
         request.current_app = self.admin_site.name
@@ -140,6 +142,29 @@ class ActionViews(ModelAdmin):
         return TemplateResponse(request, "admin/helix_sessions/session/outcome.html", context)
 
 
+def _form(
+    action: Action,
+    request: HttpRequest,
+    data: Any = None,
+    *,
+    initial: Any = None,
+    session: Session | None = None,
+) -> Any:
+    """The form of an action. Only a user who may make tool rules is asked whether to make one, and only for
+    an owner where there is one."""
+    form = action.form(data, initial=initial)
+    remember: Any = form.fields.get("remember")
+    if remember is None:
+        return form
+    if not request.user.has_perm("helix_sessions.change_toolrule"):
+        if data is not None and data.get("remember"):
+            raise PermissionDenied
+        del form.fields["remember"]
+    elif session is not None and session.owner_id is None:
+        remember.choices = [choice for choice in remember.choices if choice[0] != "owner"]
+    return form
+
+
 def _posted_ids(request: HttpRequest) -> list[str]:
     try:
         ids = json.loads(request.POST.get("ids", "[]"))
@@ -147,18 +172,23 @@ def _posted_ids(request: HttpRequest) -> list[str]:
         return []
     if not isinstance(ids, list) or not all(isinstance(key, str) for key in ids):
         return []
-    return ids if len(ids) <= conf.ADMIN_ACTION_LIMIT else []
+    return ids if len(ids) <= MOST_AT_ONCE else []
 
 
 def _initial(parameters: Any, asked: Pending | None) -> dict[str, Any]:
     if asked is not None:
-        return {"call": asked.call_id, "asked_at": asked.asked_at}
+        return {
+            "call": asked.call_id,
+            "asked_at": asked.asked_at,
+            "arguments_digest": asked.digest,
+            "arguments": asked.editable,
+        }
     return {"checkpoint_id": parameters.get("checkpoint", "")} if parameters else {}
 
 
 def _asked(session_id: str, parameters: Any) -> Pending | None:
-    """The pending call that an answer is about, if it waits."""
-    session = Session.objects.only("pending_client_tool_calls").filter(session_id=session_id).first()
+    """The pending call of an answer, if it still waits."""
+    session = stored(Session).only("pending_client_tool_calls").filter(session_id=session_id).first()
     calls = pending(session) if session is not None else []
     wanted = parameters.get("call", "")
     return next((call for call in calls if call.call_id == wanted and call.submitted_at is None), None)
@@ -177,7 +207,7 @@ def _back(action: Action, sessions: list[Any]) -> str:
 
 
 def _next(action: Action, outcome: Outcome) -> str:
-    """Where an operator wants to be afterwards."""
+    """Where to redirect the operator afterwards."""
     if action.answers:
         return reverse("admin:helix_sessions_session_waiting")
     if action.is_for_one:

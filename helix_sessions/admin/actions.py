@@ -1,4 +1,4 @@
-"""The operator's actions: one table of what each is called, who may, what it promises and what it calls."""
+"""The table of the operator's actions: label, permission, sentences, and the call of the store."""
 
 import logging
 from typing import Any
@@ -9,27 +9,23 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from helix_sessions.admin.action import Action, Answers, NotApplicable
-from helix_sessions.admin.forms import BranchForm, CallForm, ExpiryForm, ResultForm, new_expiry
+from helix_sessions.admin.forms import ApprovalForm, BranchForm, CallForm, ExpiryForm, ResultForm, new_expiry
 from helix_sessions.admin.pages.tree import tree
 from helix_sessions.admin.presentation import is_ended
+from helix_sessions.admin.run_actions import RUN_ACTIONS, if_held, reactivate, require
 from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.models import Session
 from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.ids import new_id
-from helix_sessions.types import CasMismatch
+from helix_sessions.types import SessionStatus
 
 _log = logging.getLogger("helix_sessions.admin")
 
 
 def _unless_ended(session: Session) -> str:
     return _now("It has ended.") if is_ended(session) else ""
-
-
-def _if_held(session: Session) -> str:
-    held = session.status in ("paused", "interrupted")
-    return "" if held else _now("It is neither paused nor interrupted.")
 
 
 def _if_staged(session: Session) -> str:
@@ -52,17 +48,10 @@ def _interrupt(store: SessionStore, session: Session, answers: Answers) -> None:
     store.set_interrupt_flag(session.session_id, answers["reason"])
 
 
-def _reactivate(store: SessionStore, session: Session, answers: Answers) -> None:
-    _require(store.compare_and_set_status(session.session_id, ["paused", "interrupted"], "active"))
-
-
 def _fail(store: SessionStore, session: Session, answers: Answers) -> None:
     key, reason = session.session_id, answers["reason"]
-    open_statuses = ["active", "paused", "interrupted"]
-    _require(store.compare_and_set_status(key, open_statuses, "failed", failure_reason=reason))
-    run = store.get_current_run(key)
-    if run is not None:
-        store.update_run_status(key, run.run_id, "failed", error=reason)
+    open_statuses: list[SessionStatus] = ["active", "paused", "interrupted"]
+    require(store.compare_and_set_status(key, open_statuses, "failed", failure_reason=reason))
 
 
 def _branch(store: SessionStore, session: Session, answers: Answers) -> str:
@@ -77,15 +66,15 @@ def _discard(store: SessionStore, session: Session, answers: Answers) -> int:
 
 def _compact(store: SessionStore, session: Session, answers: Answers) -> int:
     try:
-        made = compact_by_hand(store, session.session_id)
+        compaction = compact_by_hand(store, session.session_id)
     except HelixSessionsError:
         raise
     except Exception as error:
         _log.exception("The summarizer failed on session %s", session.session_id)
         raise NotApplicable(_now("The summarizer failed: %s") % type(error).__name__) from error
-    if made is None:
-        raise NotApplicable(_now("There is nothing older to summarize, or somebody is at it."))
-    return made.message_count
+    if compaction is None:
+        raise NotApplicable(_now("There is nothing older to summarize, or a compaction is in progress."))
+    return compaction.message_count
 
 
 def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
@@ -95,7 +84,8 @@ def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
 
 
 def _approve(store: SessionStore, session: Session, answers: Answers) -> None:
-    _submit(store, session, answers, approved=True, reason=answers["reason"])
+    more = {"arguments": answers["arguments"], "remember": answers.get("remember") or None}
+    _submit(store, session, answers, approved=True, reason=answers["reason"], **more)
 
 
 def _deny(store: SessionStore, session: Session, answers: Answers) -> None:
@@ -110,30 +100,31 @@ def _answer(store: SessionStore, session: Session, answers: Answers) -> None:
 
 
 def _submit(store: SessionStore, session: Session, answers: Answers, **answer: Any) -> None:
-    """Answer the call that the operator saw: not one that was asked since under the same id."""
+    """Answer the call that the operator saw, not a later one with the same id."""
     state = store.load_state(session.session_id)
     entry = (state.pending_client_tool_calls or {}).get(answers["call"])
     if not isinstance(entry, dict) or str(entry.get("requested_at")) != answers["asked_at"]:
         raise NotApplicable(_now("This call does not wait any more."))
     submission = store.submit_tool_result(
-        session.session_id, answers["call"], expected_version=state.version, **answer
+        session.session_id,
+        answers["call"],
+        by=answers["by"],
+        arguments_digest=answers["arguments_digest"] or None,
+        expected_version=state.version,
+        **answer,
     )
     if submission.outcome != "accepted":
-        raise NotApplicable(_now("Somebody else has answered it."))
+        raise NotApplicable(_now("It has an answer already."))
 
 
 def _if_waiting(session: Session) -> str:
     return "" if session.awaiting_client else _now("No call waits for an answer.")
 
 
-def _require(outcome: Any) -> None:
-    if isinstance(outcome, CasMismatch):
-        raise NotApplicable(_now("It is %s by now.") % outcome.current_status)
-
-
 ACTIONS = {
     action.name: action
     for action in (
+        *RUN_ACTIONS,
         Action(
             name="interrupt",
             label=_("Interrupt"),
@@ -147,7 +138,7 @@ ACTIONS = {
                 "%(count)d session was asked to stop.", "%(count)d sessions were asked to stop.", "count"
             ),
             explanation=_(
-                "Whoever runs a session sees the request before its next step and stops cleanly. A process "
+                "The worker of a session sees the request before its next step and stops cleanly. A process "
                 "that died will never see it: such a session can be failed."
             ),
             refusal=_unless_ended,
@@ -165,10 +156,10 @@ ACTIONS = {
             ),
             explanation=_(
                 "Paused and interrupted sessions become active, if that is what they still are then. "
-                "Nothing is run by this: it lets whoever drives the session go on."
+                "A worker takes up what waits in the inbox; a turn that was stopped is not run again."
             ),
-            refusal=_if_held,
-            perform=_reactivate,
+            refusal=if_held,
+            perform=reactivate,
         ),
         Action(
             name="approve_call",
@@ -177,12 +168,13 @@ ACTIONS = {
             promise=_("The call below will be approved."),
             report=_("The call was approved."),
             explanation=_(
-                "Whoever resumes the session executes the call, with these arguments. Nothing is run by this "
-                "page. An answer cannot be taken back."
+                "With the last answer a worker resumes the session and executes the call. You approve what "
+                "this page shows: if the call has changed meanwhile, nothing happens. An answer cannot be "
+                "taken back."
             ),
             refusal=_if_waiting,
             perform=_approve,
-            form=CallForm,
+            form=ApprovalForm,
             is_for_one=True,
             answers="approval",
         ),
@@ -193,7 +185,7 @@ ACTIONS = {
             promise=_("The call below will be denied."),
             report=_("The call was denied."),
             explanation=_(
-                "The agent is told that the call was denied, and your reason. An answer cannot be taken back."
+                "The agent learns that the call was denied, and your reason. An answer cannot be withdrawn."
             ),
             refusal=_if_waiting,
             perform=_deny,
@@ -210,7 +202,7 @@ ACTIONS = {
             report=_("The call was answered."),
             explanation=_(
                 "You answer in the place of the client that the call was meant for, with a result or with an "
-                "error. An answer cannot be taken back."
+                "error. An answer cannot be withdrawn."
             ),
             refusal=_if_waiting,
             perform=_answer,

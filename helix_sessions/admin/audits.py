@@ -1,4 +1,4 @@
-"""The audit trail of the HTTP API: found and read, never changed."""
+"""The audit trail of the HTTP API, read-only."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,13 +14,14 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.admin import widgets
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.filters import ColumnFilter, DaysFilter
 from helix_sessions.admin.lists import ConsoleList
 from helix_sessions.models import AuditEntry, Session
 from helix_sessions.templatetags.helix_admin import session_url
 
 LOOKED_AT = 1_000
-"""Filters offer what is among the newest entries; any other value can be searched for."""
+"""Filters offer the values among the newest entries; any other value can be searched for."""
 
 
 class NewestFilter(ColumnFilter):
@@ -28,7 +29,7 @@ class NewestFilter(ColumnFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """Each value once."""
-        newest = AuditEntry.objects.newest_first().values_list(self.column, flat=True)[:LOOKED_AT]
+        newest = stored(AuditEntry).newest_first().values_list(self.column, flat=True)[:LOOKED_AT]
         return [(value, value) for value in sorted(value for value in set(newest) if value is not None)]
 
 
@@ -57,7 +58,7 @@ class WhenFilter(DaysFilter):
 
 
 class AuditEntryAdmin(ConsoleList):
-    """Who did what through the HTTP API. Requests make entries, and `prune_sessions` deletes them by age."""
+    """The audit trail. Requests write entries, and `prune_sessions` deletes them by age."""
 
     list_display = ("when", "who", "action", "session", "outcome", "address", "request_id")
     list_display_links = ("when",)
@@ -95,14 +96,14 @@ class AuditEntryAdmin(ConsoleList):
 
     @admin.display(description=_("Session"))
     def session(self, entry: Any) -> SafeString:
-        """The id; it may be gone by now."""
+        """The id; the session may be deleted by now."""
         if entry.session_id is None or not entry.is_linked:
             return format_html("{}", entry.session_id or "-")
         return format_html('<a href="{}">{}</a>', session_url(entry.session_id), entry.session_id)
 
     @admin.display(description=_("Outcome"))
     def outcome(self, entry: AuditEntry) -> SafeString:
-        """The status of the answer, and why it was refused."""
+        """The status of the response, and the code of a refusal."""
         return format_html('{}<span class="hx-sub">{}</span>', entry.status, entry.code or "")
 
 

@@ -1,4 +1,4 @@
-"""The dashboard: what an operator wants to know first. Every query is bounded, and kept for a minute."""
+"""The dashboard. Every query is bounded, and cached for a minute."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -11,10 +11,12 @@ from django.db import connections
 from django.utils import timezone
 
 from helix_sessions.admin import humanize, presentation
+from helix_sessions.admin.base import store, stored
 from helix_sessions.admin.filters import CONDITIONS, day_begins
 from helix_sessions.admin.paginator import COUNTED, bounded_count, estimated_rows
 from helix_sessions.messages.usage import Usage
 from helix_sessions.models import Run, Session
+from helix_sessions.store.engine.dialect import dialect_of
 
 DAYS = 14
 PER_DAY = 20_000
@@ -53,7 +55,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """What began and ended on a day; heights are of a chart 100 high."""
+    """The sessions created and ended on a day; heights are of a chart 100 high."""
 
     day: date
     created: int
@@ -76,7 +78,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """How much one kind of agent does; widths are of a bar 100 wide."""
+    """The load of one agent type; widths are of a bar 100 wide."""
 
     name: str
     sessions: int
@@ -132,7 +134,7 @@ def _statuses() -> tuple[list[Number], bool]:
     is_estimate = counts is not None
     if counts is None:
         counts = {
-            status: bounded_count(Session.objects.filter(status=status)) for status in humanize.STATUS_LABELS
+            status: bounded_count(stored(Session).filter(status=status)) for status in humanize.STATUS_LABELS
         }
     total = sum(counts.get(status, 0) for status in humanize.STATUS_LABELS) or 1
     numbers, offset = [], 0.0
@@ -156,24 +158,19 @@ def _statuses() -> tuple[list[Number], bool]:
 
 
 def _estimated_statuses() -> dict[str, int] | None:
-    """What the planner believes, for tables too large to count; `None` for others."""
-    rows = estimated_rows(Session.objects.all())
+    """The planner's estimate, for tables too large to count; `None` for others."""
+    rows = estimated_rows(stored(Session))
     if rows is None or rows <= ESTIMATED_ABOVE:
         return None
-    with connections[Session.objects.db].cursor() as cursor:
-        cursor.execute(
-            "SELECT unnest(most_common_vals::text::text[]), unnest(most_common_freqs) FROM pg_stats"
-            " WHERE schemaname = ANY (current_schemas(false)) AND tablename = %s AND attname = 'status'",
-            [Session._meta.db_table],
-        )
-        shares = dict(cursor.fetchall())
+    connection = connections[store().using]
+    shares = dialect_of(connection).estimated_shares(connection, Session._meta.db_table, "status")
     return {status: round(rows * share) for status, share in shares.items()} or None
 
 
 def _conditions() -> list[Number]:
     numbers = []
     for name, (label, find) in CONDITIONS.items():
-        value = bounded_count(find(Session.objects.all()))
+        value = bounded_count(find(stored(Session)))
         numbers.append(
             Number(
                 kind=name,
@@ -207,16 +204,16 @@ def _days() -> list[Day]:
 
 def _of_day(day: date) -> tuple[int, int]:
     start, end = day_begins(day), day_begins(day + timedelta(days=1))
-    created = Session.objects.filter(created_at__gte=start, created_at__lt=end)
-    return bounded_count(created, PER_DAY), bounded_count(Session.objects.ended_between(start, end), PER_DAY)
+    created = stored(Session).filter(created_at__gte=start, created_at__lt=end)
+    return bounded_count(created, PER_DAY), bounded_count(stored(Session).ended_between(start, end), PER_DAY)
 
 
 def _agents() -> tuple[list[Agent], int]:
-    newest = list(Session.objects.newest_first().values_list("session_id", "agent_type")[:RECENT])
+    newest = list(stored(Session).newest_first().values_list("session_id", "agent_type")[:RECENT])
     sessions = Counter(agent for _, agent in newest)
     agent_of = dict(newest[:REPORTS])
     usages: defaultdict[str, Usage] = defaultdict(Usage)
-    reports = Run.objects.filter(session_id__in=list(agent_of)).exclude(usage=None)
+    reports = stored(Run).filter(session_id__in=list(agent_of)).exclude(usage=None)
     for session_id, report in reports.values_list("session_id", "usage")[:REPORTS]:
         usages[agent_of[session_id]].add(report)
     top = sessions.most_common(AGENTS_SHOWN)
@@ -236,6 +233,6 @@ def _agents() -> tuple[list[Agent], int]:
 
 
 def _waiting() -> list[dict[str, Any]]:
-    rows = Session.objects.waiting().values("session_id", "agent_type", "waiting_since")
+    rows = stored(Session).waiting().values("session_id", "agent_type", "waiting_since")
     found: Iterable[Any] = rows[:OLDEST_SHOWN]
     return list(found)

@@ -1,4 +1,4 @@
-"""Encrypted content on a page: opened, or a note in its place when it cannot be."""
+"""Decrypts content for a page, or shows a note in its place."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ _REASON = "_unreadable"
 
 
 def settle(session: Session) -> Session:
-    """Open what was read of a session; what cannot be opened is absent, and `reason` says why."""
+    """Decrypt what was read of a session; what cannot be decrypted is absent, and `reason` says why."""
     deferred = session.get_deferred_fields()
     for name in table(Session).content:
         if name not in deferred:
@@ -43,7 +43,7 @@ def open_beginnings(
     text: str = "text",
     size: str = "size",
 ) -> None:
-    """Open the texts of rows that were read in brief, in place: a sealed text could not be cut."""
+    """Decrypt the texts of rows that were read in brief, in place: an encrypted text could not be cut."""
     for row in rows:
         sealed = row[text]
         if sealed is None or not sealed.startswith(encryption.SEALED):

@@ -1,4 +1,4 @@
-"""Documents as a page may show them: secrets masked, the huge cut, never trusted."""
+"""Documents for a page: secrets masked, large ones cut, never trusted."""
 
 import json
 from collections.abc import Sequence
@@ -12,17 +12,20 @@ from helix_sessions.conf import conf
 MASK = "••••••"
 BRIEF = 160
 
+CHARACTERS_SHOWN = 20_000
+"""How many characters of a document a page shows; the whole is a download."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """A document on a page."""
 
     value: Any
-    """What it says, masked; of a document that was cut, its beginning."""
+    """The masked value; of a cut document, its beginning."""
     text: str
     """The same as indented JSON."""
     size: str
-    """How large the whole of it is."""
+    """The size of the whole document."""
     is_cut: bool
 
     @property
@@ -36,7 +39,7 @@ class Shown:
 def shown(value: Any) -> Shown:
     """A document that is in memory."""
     written = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return shown_beginning(written[: conf.ADMIN_DOCUMENT_CHARACTERS], len(written))
+    return shown_beginning(written[:CHARACTERS_SHOWN], len(written))
 
 
 def shown_beginning(text: str, size: int) -> Shown:
@@ -57,7 +60,7 @@ def masked(value: Any) -> Any:
 
 
 def read_masked(text: str) -> Any:
-    """What a document says, without its secrets. They are left out while reading, however deep they are."""
+    """The value of a document without its secrets. They are masked while parsing, at any depth."""
     patterns = [pattern.lower() for pattern in conf.MASKED_KEYS]
 
     def mask(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -76,8 +79,8 @@ def _matches(key: str, patterns: Sequence[str]) -> bool:
 
 
 def completed(beginning: str) -> str:
-    """JSON made of the beginning of JSON: a string is ended where it was cut, what is open is closed, and
-    what cannot be completed is left out. So the beginning can be masked like any document."""
+    """Valid JSON from the beginning of a JSON text: a cut string is ended, open brackets are closed, and what
+    cannot be completed is dropped. So the beginning can be masked like any document."""
     scan = _Scan()
     for index, character in enumerate(beginning):
         scan.read(index, character)

@@ -18,7 +18,7 @@ PAGE_SIZE = 200
 
 
 def download(store: SessionStore, ids: Iterable[str]) -> FileResponse:
-    """The sessions, written to a temporary file first, so that a failure is no half file."""
+    """The sessions, written to a temporary file first, so that an error leaves no partial download."""
     spool = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 (the response closes it)
     text = TextIOWrapper(spool, encoding="utf-8", newline="\n", write_through=True)
     _write(store, text, list(ids))

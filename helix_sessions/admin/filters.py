@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.humanize import STATUS_LABELS
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
@@ -22,7 +23,7 @@ AGENT_TYPES_SHOWN = 30
 
 
 def stuck_since() -> datetime:
-    """Running sessions that have not moved since then are stuck."""
+    """Running sessions that have not changed since then are stuck."""
     return timezone.now() - timedelta(minutes=conf.STUCK_MINUTES)
 
 
@@ -51,7 +52,7 @@ class StatusFilter(admin.SimpleListFilter):
 
 
 class ConditionFilter(admin.SimpleListFilter):
-    """`?is=stuck`: what calls for an operator."""
+    """`?is=stuck`: conditions that need an operator."""
 
     title = _("condition")
     parameter_name = "is"
@@ -72,7 +73,7 @@ class ColumnFilter(admin.SimpleListFilter):
     column: str
 
     def has_output(self) -> bool:
-        """A value given in the address is honoured even when there are none to show."""
+        """A value in the URL applies even when it is not among the choices."""
         return True
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -92,7 +93,7 @@ class AgentTypeFilter(ColumnFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """The first agent types by name; any other can be searched for."""
-        return [(name, name) for name in Session.objects.agent_types(AGENT_TYPES_SHOWN)]
+        return [(name, name) for name in stored(Session).agent_types(AGENT_TYPES_SHOWN)]
 
 
 class DaysFilter(admin.ListFilter):

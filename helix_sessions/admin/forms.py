@@ -1,4 +1,4 @@
-"""What an action asks before it does anything. Every action asks why."""
+"""The forms of actions. Every action asks for a reason."""
 
 import json
 from dataclasses import fields
@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.content import documents
-from helix_sessions.exceptions import InvalidInput
+from helix_sessions.exceptions import InvalidDocument, InvalidInput
 from helix_sessions.store.calls.submissions import MAX_RESULT_BYTES
 from helix_sessions.store.engine import inputs
 from helix_sessions.values.agents import Budget
@@ -23,6 +23,7 @@ _SPANS = {
 }
 
 _LINE = {"class": "vTextField", "autocomplete": "off"}
+_JSON = {"class": "vLargeTextField", "rows": 6, "spellcheck": "false"}
 _MOMENT = {"class": "vTextField", "type": "datetime-local"}
 
 
@@ -91,21 +92,61 @@ class CallForm(ReasonForm):
 
     call = forms.CharField(max_length=inputs.MAX_TOOL_CALL_ID, widget=forms.HiddenInput)
     asked_at = forms.CharField(max_length=64, widget=forms.HiddenInput)
+    arguments_digest = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+
+
+class ApprovalForm(CallForm):
+    """What is approved, and for how long."""
+
+    arguments = forms.CharField(
+        label=_("Execute with"),
+        required=False,
+        max_length=MAX_RESULT_BYTES,
+        help_text=_(
+            "A JSON object. If you change it, the call is executed with these arguments, and the agent is "
+            "told. Empty: as the agent asked."
+        ),
+        widget=forms.Textarea(attrs=_JSON),
+    )
+    remember = forms.ChoiceField(
+        label=_("Always allow"),
+        required=False,
+        choices=[
+            ("", _("No, ask again")),
+            ("session", _("This tool in this session")),
+            ("owner", _("This tool in every session of its owner")),
+        ],
+        help_text=_("Makes a tool rule, with any arguments, that can be revoked under Tool rules."),
+    )
+    field_order = ["arguments", "remember", "reason"]
+
+    def clean_arguments(self) -> dict[str, Any] | None:
+        """The object, or `None` to execute the call as it was asked."""
+        text: str = self.cleaned_data["arguments"]
+        if not text:
+            return None
+        try:
+            value = documents.load_foreign(text)
+        except InvalidDocument as error:
+            raise forms.ValidationError(str(error)) from None
+        if not isinstance(value, dict):
+            raise forms.ValidationError(_("Arguments are a JSON object."))
+        return value
 
 
 class ResultForm(CallForm):
     """What a tool returned."""
 
     is_error = forms.BooleanField(
-        label=_("Answer with an error"), required=False, help_text=_("The agent is told the reason.")
+        label=_("Answer with an error"), required=False, help_text=_("The agent gets the reason.")
     )
     result = forms.CharField(
         label=_("Result"),
         required=False,
         strip=False,
         max_length=MAX_RESULT_BYTES,
-        help_text=_("JSON; what is none is taken as text."),
-        widget=forms.Textarea(attrs={"class": "vLargeTextField", "rows": 6, "spellcheck": "false"}),
+        help_text=_("JSON; anything else is taken as text."),
+        widget=forms.Textarea(attrs=_JSON),
     )
     field_order = ["result", "is_error", "reason"]
 
@@ -127,7 +168,7 @@ class ForkForm(ReasonForm):
         label=_("Id of the new session"),
         required=False,
         max_length=inputs.MAX_ID,
-        help_text=_("Left empty, one is made."),
+        help_text=_("If empty, one is generated."),
         widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ["new_id", "reason"]
@@ -161,7 +202,7 @@ class ModelForm(ReasonForm):
         label=_("Model"),
         required=False,
         max_length=500,
-        help_text=_("Left empty, the agent takes whichever it takes by itself."),
+        help_text=_("If empty, the agent uses its default."),
         widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ["model", "reason"]

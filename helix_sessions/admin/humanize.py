@@ -1,4 +1,4 @@
-"""What operators read: statuses, kinds of events, and how long ago something was."""
+"""Words for operators: statuses, kinds of events, and ages."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Instructions of agent types: written here, each version kept."""
+"""Edits the instructions of agent types; every version is kept."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ class InstructionsForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class InstructionsAdmin(ModelAdmin):
-    """What agents are told, as `StoredInstructions` tells it."""
+    """The instructions that `StoredInstructions` gives to agents."""
 
     form = InstructionsForm
     list_display = ("agent_type", "number", "updated_at")
@@ -67,7 +67,7 @@ class InstructionsAdmin(ModelAdmin):
         store().set_instructions(obj.agent_type, obj.text)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """They are withdrawn; what they were stays known."""
+        """Withdraw them; the versions stay."""
         store().set_instructions(obj.agent_type, None)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:

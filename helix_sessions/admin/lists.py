@@ -1,4 +1,4 @@
-"""Lists of rows that the admin shows and never writes, quick however many there are."""
+"""Read-only lists, fast however many rows there are."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -29,15 +29,15 @@ class ConsoleList(ModelAdmin):
         css = {"all": ["helix_sessions/console.css"]}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Others make the rows."""
+        """Rows are created elsewhere."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whatever may be changed about a row is an action, with a permission of its own."""
+        """Changes are actions, each with a permission of its own."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Only the store deletes: the admin's own way would leave something behind."""
+        """Only the store deletes: the admin's own way would leave rows behind."""
         return False
 
     def get_search_results(

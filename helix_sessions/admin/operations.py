@@ -1,4 +1,5 @@
-"""Carrying an action out: one session at a time, each counted, logged, or listed with why not."""
+"""Carries an action out, session by session: each is counted and logged, or listed with the reason of its
+failure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin.action import Action, Answers, NotApplicable
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.exceptions import HelixSessionsError, SessionNotFound
 from helix_sessions.models import Session
@@ -19,6 +21,7 @@ COLUMNS = (
     "session_id",
     "agent_type",
     "user_id",
+    "owner_id",
     "status",
     "status_since",
     "run_id",
@@ -29,31 +32,34 @@ COLUMNS = (
     "created_at",
     "updated_at",
     "awaiting_client",
+    "awaiting_children",
     "interrupt_requested_at",
+    "awaiting_children",
+    "last_agent_activity_at",
 )
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What an action did, exactly."""
+    """The outcome of an action."""
 
     done: list[str] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
-    """Sessions and why it was not done to them."""
+    """Sessions for which it failed, and why."""
     results: list[Any] = field(default_factory=list)
-    """What the store answered for each that was done."""
+    """The result of the store for each session."""
 
 
 def selected(ids: Iterable[str]) -> list[Session]:
     """The sessions with these ids that exist, without documents, the newest first."""
     keys = [key for key in ids if is_id(key)]
-    return list(Session.objects.filter(session_id__in=keys).only(*COLUMNS).newest_first())
+    return list(stored(Session).filter(session_id__in=keys).only(*COLUMNS).newest_first())
 
 
 def carry_out(
     action: Action, store: SessionStore, request: HttpRequest, ids: list[str], answers: Answers
 ) -> Outcome:
-    """Do it to each session. A failure of one is listed and never stops the others."""
+    """Carry it out on each session. An error of one is listed and never stops the others."""
     outcome = Outcome()
     sessions = {session.session_id: session for session in selected(ids)}
     for session_id in dict.fromkeys(ids):
@@ -77,9 +83,10 @@ def carry_out(
 def _perform(
     action: Action, store: SessionStore, request: HttpRequest, session: Session, answers: Answers
 ) -> Any:
+    known = {"by": operator(request), "reason": answers["reason"]}
+    answers = {**answers, "by": {"kind": "operator", "id": str(known["by"]["id"])}}
     if not action.leaves_session:
         return action.perform(store, session, answers)
-    known = {"by": operator(request), "reason": answers["reason"]}
     if action.takes_time:
         result = action.perform(store, session, answers)
         operate(store, session.session_id, action.name, lambda: None, **known)
@@ -90,7 +97,7 @@ def _perform(
 
 
 def operator(request: HttpRequest) -> dict[str, Any]:
-    """Who asks, by id and name alone."""
+    """The operator, by id and name only."""
     key = request.user.pk
     return {"id": key if isinstance(key, int) else str(key), "username": request.user.get_username()}
 
@@ -100,6 +107,12 @@ def _log(action: Action, request: HttpRequest, session_id: str, answers: Answers
         user_id=operator(request)["id"],
         queryset=[Session(session_id=session_id)],
         action_flag=CHANGE if action.leaves_session else DELETION,
-        change_message=f"{action.label}: {answers['reason']}",
+        change_message=_change_message(action, answers),
         single_object=True,
     )
+
+
+def _change_message(action: Action, answers: Answers) -> str:
+    text = f"{action.label}: {answers['reason']}"
+    scope = answers.get("remember")
+    return f"{text} ({_('always allow')}: {scope})" if scope else text

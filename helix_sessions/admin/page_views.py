@@ -1,4 +1,4 @@
-"""The views of one session. They read; none of them changes anything."""
+"""The read-only views of one session."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from helix_sessions.admin import audits, decryption, presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
-from helix_sessions.admin.base import ModelAdmin, store
+from helix_sessions.admin.base import ModelAdmin, store, stored
 from helix_sessions.admin.documents import masked, shown
 from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
 from helix_sessions.exceptions import HelixSessionsError, NotFound
@@ -37,6 +37,11 @@ HEADER_COLUMNS = (
     "metadata",
     "mode",
     "error",
+    "error_fingerprint",
+    "runnable_at",
+    "run_requested",
+    "attempts",
+    "retry_attempt",
     "failure_reason",
     "interrupt_context",
     "interrupt_reason",
@@ -60,7 +65,7 @@ View = Callable[..., HttpResponse]
 
 
 class PageViews(ModelAdmin):
-    """A page for each thing an operator looks at, under one header."""
+    """The pages of a session, under one header."""
 
     def get_urls(self) -> list[URLPattern]:
         """The pages of a session, before the admin's own."""
@@ -217,7 +222,7 @@ class PageViews(ModelAdmin):
         return self._render(request, session, "log", context)
 
     def _requests_url(self, request: HttpRequest, session: Session) -> str:
-        """Where the audit trail tells of this session, for those who may see it."""
+        """The URL of this session's audit trail, for users who may see it."""
         is_there = self.admin_site.is_registered(AuditEntry)
         may_see = is_there and request.user.has_perm("helix_sessions.view_auditentry")
         return audits.entries_of(session.session_id) if may_see else ""
@@ -246,7 +251,7 @@ class PageViews(ModelAdmin):
         session_id = unquote(object_id)
         if not presentation.is_id(session_id):
             return None
-        session = Session.objects.only(*HEADER_COLUMNS).filter(session_id=session_id).first()
+        session = stored(Session).only(*HEADER_COLUMNS).filter(session_id=session_id).first()
         return None if session is None else decryption.settle(session)
 
     def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -264,7 +269,7 @@ class PageViews(ModelAdmin):
 
     def _header(self, request: HttpRequest, session: Session) -> dict[str, Any]:
         now = timezone.now()
-        children = SubSessionRef.objects.filter(session_id=session.session_id)[:100].count()
+        children = stored(SubSessionRef).filter(session_id=session.session_id)[:100].count()
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,

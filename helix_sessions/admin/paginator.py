@@ -1,4 +1,4 @@
-"""Counting that costs the same at a thousand sessions and at a hundred million."""
+"""Counts at the same cost for a thousand sessions and for a hundred million."""
 
 from functools import cached_property
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.db import connections
 from django.db.models import QuerySet
+
+from helix_sessions.store.engine.dialect import dialect_of
 
 COUNTED = 10_000
 """Rows beyond this are neither counted one by one nor paged to: a filter finds them sooner."""
@@ -50,14 +52,7 @@ def bounded_count(rows: QuerySet[Any], limit: int = COUNTED) -> int:
 
 
 def estimated_rows(rows: QuerySet[Any]) -> int | None:
-    """How many rows the planner believes the table has; `None` where it has no idea."""
+    """The planner's estimate of the table's rows; `None` without one."""
     connection = connections[rows.db]
-    if connection.vendor != "postgresql":
-        return None
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%s)",
-            [connection.ops.quote_name(rows.model._meta.db_table)],
-        )
-        [found] = cursor.fetchone() or [None]
-    return found if found is not None and found >= 0 else None
+    name = connection.ops.quote_name(rows.model._meta.db_table)
+    return dialect_of(connection).estimated_rows(connection, name)

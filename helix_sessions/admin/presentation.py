@@ -1,4 +1,4 @@
-"""A session as an operator sees it first: its status, why, since when, and who waits for what."""
+"""The summary of a session for operators: its status, why, since when, and what it waits for."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.conf import conf
+from helix_sessions.content import encryption
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session
 from helix_sessions.store.engine import inputs
@@ -23,6 +24,7 @@ LIST_COLUMNS = (
     "status",
     "status_since",
     "awaiting_client",
+    "awaiting_children",
     "interrupt_requested_at",
     "run_id",
     "turn_count",
@@ -31,13 +33,14 @@ LIST_COLUMNS = (
     "expires_at",
     "created_at",
     "updated_at",
+    "last_agent_activity_at",
 )
 """What a list needs; no document among it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """A status or a condition: told by its words, its colour and its icon."""
+    """A status or a condition: text, colour and icon."""
 
     kind: str
     label: Any
@@ -64,24 +67,31 @@ def is_ended(session: Session) -> bool:
 
 
 def is_stuck(session: Session, now: datetime) -> bool:
-    """Running, and has not moved for `STUCK_MINUTES`."""
-    return session.run_id is not None and session.updated_at < now - timedelta(minutes=conf.STUCK_MINUTES)
+    """Not ended, running, and without a sign of its agent for `STUCK_MINUTES`."""
+    if is_ended(session) or session.run_id is None:
+        return False
+    return last_sign(session) < now - timedelta(minutes=conf.STUCK_MINUTES)
+
+
+def last_sign(session: Session) -> datetime:
+    """When the agent was last heard of."""
+    return session.last_agent_activity_at or session.updated_at
 
 
 def is_expired(session: Session, now: datetime) -> bool:
-    """Past its time and not ended."""
+    """Expired and not ended."""
     return not is_ended(session) and session.expires_at is not None and session.expires_at < now
 
 
 def condition_chips(session: Session, now: datetime) -> Iterator[Chip]:
-    """What else is to be said of a session besides its status."""
+    """The conditions of a session besides its status."""
     if is_stuck(session, now):
         yield Chip(kind="stuck", label=_("Stuck"))
-    elif session.run_id is not None:
+    elif session.run_id is not None and not is_ended(session):
         yield Chip(kind="running", label=_("Running"))
-    if session.awaiting_client:
+    if session.awaiting_client and not is_ended(session):
         yield Chip(kind="waiting", label=_("Waiting for a person"))
-    if session.interrupt_requested_at is not None:
+    if session.interrupt_requested_at is not None and not is_ended(session):
         yield Chip(kind="stopping", label=_("Asked to stop"))
     if is_expired(session, now):
         yield Chip(kind="expired", label=_("Expired"))
@@ -102,27 +112,32 @@ def remarks(session: Session, now: datetime | None = None) -> list[Remark]:
 
 
 def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
-    quiet = humanize.duration(now - session.updated_at)
+    quiet = humanize.duration(now - last_sign(session))
+    error = _error(session)
     if session.status == "failed":
-        reason = session.failure_reason or session.error or _("no reason was given")
+        reason = session.failure_reason or error or _("no reason was given")
         yield "failed", _("Failed: %s") % _brief(reason)
-        if session.failure_reason and session.error:
-            yield "failed", _("Error: %s") % _brief(session.error)
-    elif session.error:
-        yield "failed", _("Last error: %s") % _brief(session.error)
+        if session.failure_reason and error:
+            yield "failed", _("Error: %s") % _brief(error)
+    elif error:
+        yield "failed", _("Last error: %s") % _brief(error)
+    if session.error_fingerprint:
+        cause = encryption.unveil(inputs.ERRORS, session.error_fingerprint)
+        yield "failed", _("Fingerprint of the error: %s") % cause
     if is_stuck(session, now):
         yield (
             "stuck",
-            _("A run is under way, but nothing has happened for %s. Its process may have died.") % quiet,
+            _("A run is running, but nothing has happened for %s. Its worker may have died.") % quiet,
         )
     elif session.run_id is not None:
-        yield "running", _("A run is under way; last activity %s.") % humanize.ago(session.updated_at, now)
+        yield "running", _("A run is under way; last activity %s.") % humanize.ago(last_sign(session), now)
+    yield from _next_run(session, now)
     if session.interrupt_requested_at is not None:
         asked = humanize.ago(session.interrupt_requested_at, now)
         reason = session.interrupt_reason or _("no reason was given")
         yield (
             "stopping",
-            _("Asked to stop %(ago)s, nobody has taken the request yet: %(reason)s")
+            _("Asked to stop %(ago)s, no worker has taken the request yet: %(reason)s")
             % {"ago": asked, "reason": _brief(reason)},
         )
     for call in waiting_calls(session):
@@ -137,6 +152,31 @@ def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
             "expired",
             _("Expired %s; the next cleanup will fail it.") % humanize.ago(session.expires_at, now),
         )
+
+
+def _error(session: Session) -> str:
+    """The error in words: as it was given, or the message of a runner's document."""
+    error = session.error
+    if not isinstance(error, dict):
+        return "" if error is None else str(error)
+    code, message = error.get("code"), error.get("message")
+    return " · ".join(str(part) for part in (code, message) if part) or str(error)
+
+
+def _next_run(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
+    """When the session runs next, and how often it was tried without success."""
+    at = session.runnable_at
+    if at is not None and session.run_id is None:
+        if at <= now:
+            yield "running", _("Ready to run since %s.") % humanize.ago(at, now)
+        else:
+            yield "running", _("Runs next %s.") % humanize.ago(at, now)
+    elif session.run_requested:
+        yield "running", _("Another run was asked for.")
+    if session.attempts > 1:
+        yield "stuck", _("Taken up %d times without a committed turn.") % session.attempts
+    if session.retry_attempt:
+        yield "stuck", _("The model call has failed %d times and is retried.") % session.retry_attempt
 
 
 def waiting_calls(session: Session) -> list[dict[str, Any]]:
@@ -162,7 +202,7 @@ def _waiting_for(call: dict[str, Any], now: datetime) -> str:
 
 
 def is_id(value: Any) -> bool:
-    """Whether a session could have this id. Whatever else is in an address must not reach the database."""
+    """Whether this is a valid session id. Anything else in a URL must not reach the database."""
     try:
         inputs.identifier(value, "The id")
     except InvalidInput:

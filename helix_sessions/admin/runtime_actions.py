@@ -1,4 +1,4 @@
-"""The operator's actions that are actions of the runtime."""
+"""The operator's actions that use the runtime."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ RUNTIME_ACTIONS = (
             "%(count)d session was suspended.", "%(count)d sessions were suspended.", "count"
         ),
         explanation=_(
-            "The session is paused until somebody makes it active again. Nothing is stopped by this: what "
+            "The session is paused until it is made active again. This stops nothing: what "
             "runs goes on, and should be interrupted."
         ),
         refusal=_if_active,
@@ -125,7 +125,7 @@ RUNTIME_ACTIONS = (
             "count",
         ),
         explanation=_(
-            "The agent begins anew, with its state, metadata and model. What was said stays in the log."
+            "The agent starts again, with its state, metadata and model. The messages stay in the log."
         ),
         refusal=_if_said,
         perform=_clear,

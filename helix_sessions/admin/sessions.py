@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from helix_sessions.admin import humanize, presentation, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
-from helix_sessions.admin.base import is_for_the_list, list_action
+from helix_sessions.admin.base import is_for_the_list, list_action, stored
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
 from helix_sessions.admin.page_views import PageViews
@@ -23,7 +23,7 @@ from helix_sessions.models import Session
 
 
 class SessionAdmin(ActionViews, PageViews, ConsoleList):
-    """Sessions: found here, read on their pages, changed by actions alone."""
+    """The list of sessions. They are read on their pages and changed only by actions."""
 
     list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
     list_display_links = ("session",)
@@ -34,10 +34,12 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
     actions_selection_counter = True
     change_list_template = "admin/helix_sessions/session/change_list.html"
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
+    def get_queryset(self, request: HttpRequest) -> Any:
         """Rows of the list: no documents, but whether sub-sessions are waited for."""
-        return Session.objects.only(*presentation.LIST_COLUMNS).annotate(
-            awaits_children=Q(suspended_awaiting_children__isnull=False)
+        return (
+            stored(Session)
+            .only(*presentation.LIST_COLUMNS)
+            .annotate(awaits_children=Q(suspended_awaiting_children__isnull=False))
         )
 
     def ways_to_find(self, keys: Any, term: str) -> Iterable[Any]:
@@ -78,12 +80,12 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
 
     @admin.display(description=_("Agent, user"))
     def agent(self, session: Session) -> SafeString:
-        """The kind of agent, and whom it works for."""
+        """The agent type and the user."""
         return format_html('{}<span class="hx-sub">{}</span>', session.agent_type, session.user_id or "")
 
     @admin.display(description=_("Waiting for"))
     def waiting_for(self, session: Session) -> SafeString:
-        """What is under way, and what is missing."""
+        """What it does, and what it waits for."""
         chips = list(presentation.condition_chips(session, timezone.now()))
         if getattr(session, "awaits_children", False):
             chips.append(presentation.Chip(kind="suspended_awaiting_children", label=_now("Sub-sessions")))
@@ -103,7 +105,7 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
 
     @admin.display(description=_("Last activity, age"))
     def activity(self, session: Session) -> SafeString:
-        """When anything happened last, and how long ago it was created."""
+        """The last activity, and the age."""
         age = _now("%s old") % humanize.duration(timezone.now() - session.created_at)
         return format_html(
             '{}<span class="hx-sub">{}</span>',

@@ -1,4 +1,4 @@
-"""The smallest pieces of a page. They are shown hundreds of times, so they are no templates of their own."""
+"""Small widgets of a page. They appear hundreds of times, so they are not templates."""
 
 from datetime import datetime
 

@@ -1,6 +1,6 @@
 """HTTP: every call of the store as a resource. A view checks who may, a serializer checks the shape,
 the store does the rest.
 
-Mounted with `path("api/", include("helix_sessions.api.urls"))`. Who a request is from is decided by the
-authentication of the project's Django REST framework settings; what they may do, in `scoping`.
+Mounted with `path("api/", include("helix_sessions.api.urls"))`. The project's Django REST framework settings
+authenticate a request; `scoping` decides what its user may do.
 """

@@ -1,7 +1,7 @@
-"""Who did what: a log record for every request, and with `AUDIT_TRAIL` a row for each that changes something.
+"""The audit trail: a log record for every request, and with `AUDIT_TRAIL` a row for each that changes
+something.
 
-The row is committed with the change, or neither is. A refusal is kept as well, after what it refused was
-rolled back.
+The row is committed with the change, or neither is. A refusal is stored as well, after the rollback.
 """
 
 import json
@@ -10,32 +10,37 @@ import sys
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 from django.http import HttpResponse
 from rest_framework.permissions import SAFE_METHODS
 
 from helix_sessions.api.exceptions import handle
 from helix_sessions.conf import conf
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store.keyed.audits import Deed, audited
 
 _log = logging.getLogger("helix_sessions.audit")
-_REQUEST_ID = 128
+REQUEST_ID = "X-Request-ID"
+_LONGEST_REQUEST_ID = 128
 
 
 def watched(view: Any, request: Any, dispatch: Callable[[], Any]) -> HttpResponse:
-    """Answer a request, and tell of it."""
+    """Handle a request, and record it."""
     began = perf_counter()
     changes = request.method not in SAFE_METHODS
     kept = changes and conf.AUDIT_TRAIL
     response = _answered(view, request, dispatch) if kept else dispatch()
+    response[REQUEST_ID] = request_id(request)
     _tell(view, request, response, changes, perf_counter() - began)
     return response
 
 
 def _answered(view: Any, request: Any, dispatch: Callable[[], HttpResponse]) -> HttpResponse:
-    """Around the view, where nobody else answers for a database that is away."""
+    """The outermost handler, which also handles a database that is unavailable."""
     try:
-        return audited(conf.API_DATABASE, dispatch, lambda response: _deed(view, request, response))
+        database = sessions_database(conf.API_DATABASE)
+        return audited(database, dispatch, lambda response: _deed(view, request, response))
     except Exception as error:
         response = handle(error, {"view": view, "request": request})
         if response is None:
@@ -53,12 +58,12 @@ def _deed(view: Any, request: Any, response: HttpResponse) -> Deed:
         status=response.status_code,
         code=_code(response),
         address=(request.META.get("REMOTE_ADDR") or None),
-        request_id=_request_id(request),
+        request_id=request_id(request),
     )
 
 
 def _session_id(view: Any, response: HttpResponse) -> str | None:
-    """The session of the address; of one that was created, the id it got."""
+    """The session of the URL; for a created one, its new id."""
     named = view.kwargs.get("session_id")
     if named is None and response.status_code == 201:
         named = json.loads(response.content).get("session_id")
@@ -75,15 +80,19 @@ def _code(response: HttpResponse) -> str | None:
 
 
 def _route(request: Any) -> str:
-    """The address without its ids: few values, and nothing that somebody chose."""
+    """The route without its ids: few values, and nothing that a caller chose."""
     match = request.resolver_match
     return str(match.route).rstrip("/") if match is not None else ""
 
 
-def _request_id(request: Any) -> str | None:
-    """What a proxy calls this request, if that can be written into a log."""
-    given = str(request.headers.get("X-Request-ID", ""))[:_REQUEST_ID]
-    return given if given.isascii() and given.isprintable() and given else None
+def request_id(request: Any) -> str:
+    """The request id of the client or a proxy, if it is safe to log; else a new one."""
+    named: str | None = getattr(request, "helix_request_id", None)
+    if named is None:
+        given = str(request.headers.get(REQUEST_ID, ""))[:_LONGEST_REQUEST_ID]
+        named = given if given.isascii() and given.isprintable() and given else uuid4().hex
+        request.helix_request_id = named
+    return named
 
 
 def _tell(view: Any, request: Any, response: HttpResponse, changes: bool, seconds: float) -> None:

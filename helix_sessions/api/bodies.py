@@ -14,9 +14,12 @@ JSON_TYPE = "application/json"
 JSON_PATCH_TYPE = "application/json-patch+json"
 
 
-def read(request: Request, most: int | None = None) -> bytes:
-    """The whole body, unless it is too large: more than `most`, or than the setting allows."""
+def read(request: Request, most: int | None = None, *, alone: bool = False) -> bytes:
+    """The whole body, unless it is larger than `most` or than the setting allows; with `alone`, than `most`
+    alone."""
     limit = conf.API_MAX_BODY_BYTES if most is None else min(most, conf.API_MAX_BODY_BYTES)
+    if alone and most is not None:
+        limit = most
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdigit() and int(length) > limit:
         raise BodyTooLarge

@@ -35,6 +35,7 @@ from drf_spectacular.plumbing import (
     build_object_type,
     get_doc,
 )
+from drf_spectacular.settings import spectacular_settings
 from rest_framework.serializers import ChoiceField
 
 from helix_sessions.api.outputs import NAMES
@@ -67,6 +68,26 @@ class OutputExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-ca
         return object_of(self.target.kind, reference)
 
 
+ENUMS = {
+    "SessionStatus": "helix_sessions.types.SESSION_STATUSES",
+    "RunStatus": "helix_sessions.types.RUN_STATUSES",
+    "SessionMode": "helix_sessions.types.MODES",
+    "CheckpointSource": "helix_sessions.types.CHECKPOINT_SOURCES",
+    "SubSessionMode": "helix_sessions.types.REF_MODES",
+    "SubSessionLocation": "helix_sessions.types.REF_LOCATIONS",
+    "Suspension": "helix_sessions.types.SUSPENSIONS",
+    "CallKind": "helix_sessions.types.CALL_KINDS",
+    "WebhookEvent": "helix_sessions.types.WEBHOOK_EVENTS",
+    "DeliveryState": "helix_sessions.types.DELIVERY_STATES",
+    "EndStatus": "helix_sessions.types.TERMINAL_STATUSES",
+}
+"""The names of sets of choices, which drf-spectacular would make up, with warnings. A project's own come
+first."""
+
+for _name, _choices in ENUMS.items():
+    spectacular_settings.ENUM_NAME_OVERRIDES.setdefault(_name, _choices)
+
+
 def name_of(kind: Any) -> str:
     """Return the name of a type's component."""
     if kind in NAMES:
@@ -81,26 +102,26 @@ def object_of(kind: Any, reference: Callable[[Any], Schema]) -> Schema:
     plain = get_origin(kind) or kind
     hints = get_type_hints(plain, include_extras=True)
     names = [field.name for field in fields(plain)] if is_dataclass(plain) else list(hints)
-    known = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=True))
+    arguments = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=True))
     notes = notes_of(plain)
     properties = {}
     for name in names:
-        schema = schema_of(hints[name], reference, known)
+        schema = schema_of(hints[name], reference, arguments)
         properties[name] = _described(schema, notes[name]) if name in notes else schema
     required = getattr(plain, "__required_keys__", names)
     return build_object_type(properties, required, _http(get_doc(plain).partition("\n\n")[0]))
 
 
-def schema_of(hint: Any, reference: Callable[[Any], Schema], known: Mapping[Any, Any]) -> Schema:
-    """Return the schema of an annotation. `known` are the arguments of a generic type."""
-    inner = partial(schema_of, reference=reference, known=known)
+def schema_of(hint: Any, reference: Callable[[Any], Schema], arguments: Mapping[Any, Any]) -> Schema:
+    """Return the schema of an annotation. `arguments` are the arguments of a generic type."""
+    inner = partial(schema_of, reference=reference, arguments=arguments)
     plain, args = get_origin(hint) or hint, get_args(hint)
     if plain is Annotated:
         return inner(args[1])
     if plain is NotRequired:
         return inner(args[0])
-    if plain in known:
-        return inner(known[plain])
+    if plain in arguments:
+        return inner(arguments[plain])
     if plain is Any:
         return {}
     if plain in (Union, UnionType):

@@ -53,6 +53,8 @@ STATE: dict[str, Any] = {
     "checkpoint_source": "save",
     "metadata": {"tier": "gold"},
     "workspace_ref": None,
+    "runnable_at": None,
+    "last_agent_activity_at": AT,
 }
 
 NEW_SESSION = {"agent_type": "support", "tags": ["parcel"], "metadata": {"tier": "gold"}}
@@ -211,7 +213,10 @@ PENDING_CALL: dict[str, Any] = {
     "kind": "approval",
     "approval_id": "refund-1",
     "deadline": "2030-01-16T09:30:00+00:00",
+    "response_schema": None,
 }
+
+ARGUMENTS_DIGEST = "8c0d80c4fe2d8a9cfa117243656d2d1cec179ac5a7814fd836f70e5d7ecd1c61"
 
 SUSPENSION: dict[str, Any] = {
     "kind": "client_tool",
@@ -221,6 +226,8 @@ SUSPENSION: dict[str, Any] = {
     "pending_calls": [PENDING_CALL],
     "checkpoint_meta": {"checkpoint_id": CHECKPOINT_ID},
 }
+
+SCHEDULED = {"scheduled": True, "runnable_at": AT}
 
 SUBMISSION = {"outcome": "accepted", "owner_session_id": SESSION_ID, "remaining": 0}
 
@@ -233,6 +240,7 @@ RESUMPTION: dict[str, Any] = {
     "approved": [
         {
             **PENDING_CALL,
+            "arguments_digest": ARGUMENTS_DIGEST,
             "run_id": "run-1",
             "requested_at": AT,
             "response": {"approved": True},
@@ -240,6 +248,74 @@ RESUMPTION: dict[str, Any] = {
         }
     ],
     "respawn": [],
+}
+
+TOOL_RULE = {
+    "rule_id": "01942f5e-6f6c-7000-8000-000000000001",
+    "tool": "refund",
+    "decision": "ask",
+    "agent_type": "support",
+    "session_id": None,
+    "owner_id": None,
+    "arguments": None,
+}
+
+WEBHOOK = {
+    "webhook_id": "01942f5e-6f6c-7000-8000-000000000002",
+    "url": "https://hooks.example.com/agents",
+    "events": ["run.finished", "call.waiting"],
+    "enabled": True,
+    "created_at": AT,
+}
+
+WEBHOOK_DELIVERY = {
+    "webhook_id": WEBHOOK["webhook_id"],
+    "message_id": "msg_01942f5e-6f6c-7000-8000-000000000003",
+    "type": "run.finished",
+    "session_id": SESSION_ID,
+    "body": '{"type":"run.finished","timestamp":"2026-01-02T03:04:05Z",'
+    '"data":{"session_id":"' + SESSION_ID + '","seq":9,"run_id":"run-1","status":"completed"}}',
+    "state": "delivered",
+    "attempts": 1,
+    "created_at": AT,
+    "due_at": None,
+    "attempted_at": AT,
+    "delivered_at": AT,
+    "status_code": 204,
+    "error": None,
+}
+
+LEASE = {
+    "session_id": SESSION_ID,
+    "owner": "worker-1",
+    "fence": 3,
+    "expires_at": "2026-01-02T03:04:35+00:00",
+}
+
+STREAM_TICKET = {
+    "url": f"https://example.com/api/sessions/{SESSION_ID}/events/stream/?ticket=WyI3Il0:1tXq:s1gn",
+    "expires_at": "2026-01-02T03:09:05+00:00",
+}
+
+BLOB = {
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "size": 4,
+    "media_type": "image/png",
+}
+
+BLOB_ADDRESS = {
+    "url": "https://example.com/api/blobs/WyJzdXBwb3J0LTQ3MTEiLCI5Zjg2Il0:1vX2aB:3q2-7wE/",
+    "expires_at": "2026-01-02T03:09:05+00:00",
+}
+
+UI_MESSAGE = {"id": "msg-1", "role": "user", "parts": [{"type": "text", "text": "Where is my parcel?"}]}
+
+CHAT = {"id": "chat-1", "messages": [UI_MESSAGE], "trigger": "submit-message"}
+
+AG_UI = {
+    "threadId": "thread-1",
+    "runId": "run-1",
+    "messages": [{"id": "msg-1", "role": "user", "content": "Where is my parcel?"}],
 }
 
 ANSWER_LINK = {
@@ -256,6 +332,9 @@ ASKED_CALL = {
     "deadline": "2030-01-16T09:30:00+00:00",
     "is_answered": False,
     "expires_at": "2030-01-22T09:30:00+00:00",
+    "arguments_digest": ARGUMENTS_DIGEST,
+    "response_schema": None,
+    "may_edit": False,
 }
 
 COMPACTION_MESSAGE = {
@@ -280,4 +359,14 @@ COMPACTION = {
     "message": COMPACTION_MESSAGE,
     "message_count": 2,
     "created_at": AT,
+}
+
+MEMORY = {
+    "namespace": ["owner", "7"],
+    "key": "tea",
+    "value": {"text": "Likes green tea."},
+    "created_at": AT,
+    "updated_at": AT,
+    "expires_at": None,
+    "score": None,
 }

@@ -13,6 +13,7 @@ from rest_framework.permissions import SAFE_METHODS
 
 from helix_sessions import exceptions
 from helix_sessions.conf import conf
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store.engine.connection import let_go_if_broken
 
 PROBLEM = "application/problem+json"
@@ -29,25 +30,32 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,
     exceptions.SessionConflict: 409,
+    exceptions.ForeignNamespace: 403,
+    exceptions.AnswerForbidden: 403,
+    exceptions.SearchTooWide: 422,
     exceptions.NotConfigured: 501,
+    exceptions.BlobTooLarge: 413,
+    exceptions.MediaTypeRefused: 415,
     exceptions.ContextUnavailable: 503,
     exceptions.ContextOverflow: 422,
+    exceptions.TransientError: 503,
     exceptions.SessionBusy: 503,
     exceptions.StoreUnavailable: 503,
     exceptions.ContentUnreadable: 503,
     exceptions.HelixSessionsError: 400,
 }
-"""An error has the status of the nearest of its classes that is named here."""
+"""An error has the status of its nearest class in this table."""
 
 _RETRIED = (
     exceptions.SessionBusy,
     exceptions.StoreUnavailable,
     exceptions.IdempotencyInProgress,
     exceptions.ContextUnavailable,
+    exceptions.TransientError,
 )
 
-_ASK_AGAIN = "Ask again in a moment."
-_REPEAT_WITH_KEY = "A write may have taken place or not; repeat it with its Idempotency-Key."
+_ASK_AGAIN = "Retry in a moment."
+_REPEAT_WITH_KEY = "A write may have taken place or not; retry it with its Idempotency-Key."
 
 logger = logging.getLogger("helix_sessions.api")
 
@@ -66,7 +74,7 @@ class LengthRequired(drf.APIException):
 
 class PreconditionFailed(drf.APIException):
     status_code = 412
-    default_detail = "What the request was made conditional on is not so."
+    default_detail = "The precondition of the request is not met."
     default_code = "precondition_failed"
 
 
@@ -92,7 +100,7 @@ def problem(
 
 
 def problem_of(error: exceptions.HelixSessionsError) -> HttpResponse:
-    """The problem an error of the store stands for."""
+    """The problem document of an error of the store."""
     more: dict[str, Any] = {}
     if isinstance(error, exceptions.StaleState):
         more = {
@@ -111,7 +119,7 @@ def problem_of(error: exceptions.HelixSessionsError) -> HttpResponse:
 
 
 def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
-    """The exception handler of every view here; `None` lets an unforeseen error be Django's."""
+    """The exception handler of every view here; `None` leaves an unexpected error to Django."""
     if isinstance(error, exceptions.HelixSessionsError):
         return problem_of(error)
     if isinstance(error, OperationalError | InterfaceError):
@@ -128,22 +136,20 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     if (wait := getattr(error, "wait", None)) is not None:
         headers["Retry-After"] = str(max(1, round(wait)))
     if isinstance(error, drf.ValidationError):
-        return problem(
-            400, "invalid_input", "The request is not of the form this call takes.", errors=error.detail
-        )
+        return problem(400, "invalid_input", "The request is invalid.", errors=error.detail)
     return problem(error.status_code, str(error.get_codes()), str(error.detail), headers=headers)
 
 
 def _database_lost(error: Exception, context: dict[str, Any]) -> HttpResponse:
-    """The connection went in the middle of it, so nobody knows whether a write took place."""
-    logger.error("The database was lost in the middle of a request (%s).", type(error).__name__)
+    """The connection was lost during a request, so it is unknown whether a write took place."""
+    logger.error("The database connection was lost during a request (%s).", type(error).__name__)
     logger.debug("It said:", exc_info=error)
-    let_go_if_broken(connections[conf.API_DATABASE])
+    let_go_if_broken(connections[sessions_database(conf.API_DATABASE)])
     request = context.get("request")
     reads = request is not None and request.method in SAFE_METHODS
     return problem(
         503,
         "database_lost",
-        f"The database went away. {_ASK_AGAIN if reads else _REPEAT_WITH_KEY}",
+        f"The database connection was lost.  {_ASK_AGAIN if reads else _REPEAT_WITH_KEY}",
         headers={"Retry-After": str(RETRY_AFTER)},
     )

@@ -1,4 +1,4 @@
-"""What sessions and runs can be looked for by."""
+"""The filters of sessions and runs."""
 
 import json
 from datetime import datetime
@@ -41,7 +41,7 @@ class ItemsField(forms.Field):
         except (ValueError, RecursionError):
             raise ValidationError("This must be a JSON object.") from None
         if any(isinstance(item, dict | list) for item in items.values()):
-            raise ValidationError("Only strings, numbers, booleans and nulls can be looked for.")
+            raise ValidationError("Only strings, numbers, booleans and nulls are allowed.")
         return items
 
 
@@ -58,7 +58,7 @@ def _text(name: str, description: str, lookup: str = "exact") -> filters.CharFil
 
 
 class SessionFilter(filters.FilterSet):  # type: ignore[misc]
-    """Every filter narrows; together they all apply."""
+    """All given filters apply."""
 
     status = filters.ChoiceFilter(
         choices=[(status, status) for status in SESSION_STATUSES], label="The status it has."
@@ -108,7 +108,8 @@ class RunFilter(filters.FilterSet):  # type: ignore[misc]
 
 
 def narrowed(filterset: type[filters.FilterSet], given: QueryDict, rows: Any) -> Any:
-    """The rows that fit what is asked for. A filterset is made only when something is: it costs a form."""
+    """The rows that match the query. A filterset is created only for a query with filters: it costs a
+    form."""
     if not any(name in filterset.base_filters for name in given):
         return rows
     found = filterset(given, rows)

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is repeated is answered again, not done again."""
+"""`Idempotency-Key`: a retried POST gets the same response, and is not done again."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., HttpResponse])
 
 _Asked = tuple[Any, str, str]
-"""Who asks, with which key, and the digest of the request."""
+"""The user, the key, and the digest of the request."""
 
 _KEPT_HEADERS = ("Content-Type", "ETag", "Location", "Link")
 
 
 def idempotent(method: F) -> F:
-    """Let a `post` honour `Idempotency-Key`. Answers of the store are kept, its refusals too; what was
-    not even tried (a malformed request, a busy session) is not."""
+    """Let a `post` honour `Idempotency-Key`. Responses of the store are kept, refusals too; a request that
+    was not tried (malformed, or the session busy) is not."""
     return _keyed(method, _at_once)
 
 
 def idempotent_without_a_lock(method: F) -> F:
-    """The same for a `post` that takes its time and must hold no lock meanwhile: the answer is kept after
-    the work. It must see to it by itself that nothing is done twice at once."""
+    """The same for a slow `post` that must hold no lock: the response is kept after the work. The `post`
+    itself must prevent concurrent duplicates."""
     return _keyed(method, _after_the_work)
 
 
@@ -93,7 +93,7 @@ def _response(answer: Answer) -> HttpResponse:
 
 
 def _digest(view: "View") -> str:
-    """What makes two requests the same: where they go, what they expect, and what they say."""
+    """The digest of a request: its route, its `If-Match`, and its body."""
     request = view.request
     expected = request.headers.get("If-Match", "")
     return documents.digest(

@@ -1,7 +1,7 @@
-"""What the API sends besides the values of the store: JSON objects, by the types their keys have."""
+"""The types of what the API sends besides the values of the store."""
 
 from datetime import datetime
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from helix_sessions.types import (
     JSON,
@@ -123,10 +123,9 @@ class Attached(TypedDict):
 class MessagePage(TypedDict):
     """A page of a transcript."""
 
-    messages: list[dict[str, JSON]]
+    items: list[dict[str, JSON]]
     total: int
     """How many messages the transcript has."""
-    has_more: bool
     next_cursor: str | None
     """What to pass as `cursor` for the messages after these; `None` on the last page."""
 
@@ -147,10 +146,12 @@ class Compactions(TypedDict):
     """The compactions of a transcript, oldest first."""
 
     items: list[Compaction]
+    next_cursor: str | None
+    """Always `None`: they are on one page."""
 
 
 class MadeCompaction(TypedDict):
-    """What came of a compaction."""
+    """The outcome of a compaction."""
 
     compaction: Compaction | None
     """`None` when there was nothing to do."""
@@ -171,9 +172,45 @@ class LatestCheckpoint(TypedDict):
 
 
 class Scheduled(TypedDict):
-    """Whether a worker will take the session up."""
+    """A request for a run that was stored; a worker takes it up."""
 
     scheduled: bool
+    runnable_at: datetime | None
+    """From when on; `None` while the session waits for answers, which it follows."""
+
+
+class HeldLease(TypedDict):
+    """The right to drive a session."""
+
+    session_id: str
+    owner: str
+    fence: int
+    """What writes under this lease carry as `Helix-Fence`."""
+    expires_at: datetime
+
+
+class StreamTicket(TypedDict):
+    """An address that opens the stream of one session, for a short time."""
+
+    url: str
+    """A secret: its holder may read."""
+    expires_at: datetime
+
+
+class BlobAddress(TypedDict):
+    """An address that downloads one attachment, for a short time."""
+
+    url: str
+    """A secret: its holder may read."""
+    expires_at: datetime
+
+
+class UIMessage(TypedDict):
+    """A message of a chat in the form of the AI SDK."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    parts: list[dict[str, JSON]]
 
 
 class AnswerLink(TypedDict):
@@ -187,13 +224,13 @@ class AnswerLink(TypedDict):
 
 
 class Outcome(TypedDict):
-    """What became of an answer."""
+    """The outcome of an answer."""
 
     outcome: SubmissionOutcome
 
 
 class AgentState(TypedDict):
-    """What a session has become. The messages have pages of their own."""
+    """The state of a session. The messages have pages of their own."""
 
     message_count: int
     """The messages are at `messages/`."""
@@ -202,7 +239,7 @@ class AgentState(TypedDict):
     model: JSON
     budget: Budget | None
     execution_count: int
-    """How many executions were begun."""
+    """How many executions have started."""
     execution: Execution | None
 
 

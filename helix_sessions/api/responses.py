@@ -15,7 +15,7 @@ JSON_TYPE = "application/json"
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(known.name for known in fields(kind))
+    return tuple(field.name for field in fields(kind))
 
 
 def _plain(value: Any) -> Any:
@@ -60,10 +60,8 @@ def no_content(version: int | None = None) -> HttpResponse:
 
 def messages_text(page: MessageTexts) -> str:
     """A page of messages, joined from the stored texts."""
-    more = "true" if page.next_cursor is not None else "false"
     cursor = _encode(page.next_cursor)
-    messages = ",".join(page.texts)
-    return f'{{"messages":[{messages}],"total":{page.total},"has_more":{more},"next_cursor":{cursor}}}'
+    return f'{{"items":[{",".join(page.texts)}],"total":{page.total},"next_cursor":{cursor}}}'
 
 
 def events_text(page: EventTexts) -> str:

@@ -1,6 +1,6 @@
-"""What each operation looks like from outside, for drf-spectacular where it is installed.
+"""Describes each operation for drf-spectacular, where it is installed.
 
-Views say it with `operation`; without drf-spectacular it does nothing.
+Views use `operation`, which also names the verb for the policy; without drf-spectacular it does nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,19 +29,19 @@ READ_ERRORS = (400, 401, 403, 404, 406, 429)
 WRITE_ERRORS = (400, 401, 403, 404, 406, 409, 411, 412, 413, 415, 422, 429, 503)
 
 _DESCRIPTIONS = {
-    400: "The request is not of the form this call takes.",
-    401: "Who is asking is not known.",
+    400: "The request is invalid.",
+    401: "The request is not authenticated.",
     403: "This user may not do this.",
-    404: "There is none that this user may reach.",
-    406: "Only JSON is spoken here.",
-    409: "What is stored does not allow this call.",
+    404: "It does not exist, or this user may not see it.",
+    406: "Only JSON is supported.",
+    409: "The stored state does not allow this call.",
     411: "A body needs a length.",
-    412: "The session has moved on from the version in `If-Match`.",
+    412: "The session is not at the version in `If-Match`.",
     413: "The body is larger than allowed.",
     415: "The body is not JSON.",
     422: "A document or a write cannot be used, or the `Idempotency-Key` was used for another request.",
-    429: "Too many requests; `Retry-After` says when to go on.",
-    503: "The session was locked for too long; nothing was written. Try again.",
+    429: "Too many requests; `Retry-After` says when to retry.",
+    503: "Timeout waiting for the session's lock; nothing was written. Retry.",
 }
 
 
@@ -56,9 +56,22 @@ class Query:
     enum: Sequence[str] | None = None
 
 
+UNFENCED = frozenset({"create_session", "acquire_lease", "cleanup_orphaned_staging"})
+"""Writes that are made under no lease."""
+
 LIMIT = Query("limit", "How many rows at most.", int)
 CURSOR = Query("cursor", "`next_cursor` of the page before.")
 PAGE = (LIMIT, CURSOR)
+
+
+def verb(name: str) -> Callable[[F], F]:
+    """Name what a method of a view does, as the policy is asked about it."""
+
+    def named(method: F) -> F:
+        method.verb = name  # type: ignore[attr-defined]
+        return method
+
+    return named
 
 
 def operation(
@@ -72,24 +85,26 @@ def operation(
     status: int = 200,
     example: Any = None,
     also: dict[int, Any] | None = None,
+    also_example: Any = None,
     query: Sequence[Query] = (),
     etag: bool = True,
     if_match: bool = False,
     linked: bool = False,
     located: bool = False,
     public: bool = False,
+    fence: bool = False,
+    streams: bool = False,
 ) -> Callable[[F], F]:
-    """Describe a method of a view.
+    """Describe a method of a view. One that `streams` sends server-sent events.
 
-    `request` is a serializer; `response`, and each of `also`, is the type of what the method sends.
-    `sent` and `example` are examples of both. A `public` method takes requests without a login.
+    `request` is a serializer; `response`, and each of `also`, is the type of what the method sends,
+    `bytes` for a content as it is.
+    `sent` and `example` are examples of both, `also_example` of another body. A `public` method takes
+    requests without a login.
     """
+    named = verb(operation_id)
     if extend_schema is None:
-
-        def unchanged(method: F) -> F:
-            return method
-
-        return unchanged
+        return named
 
     def described(method: F) -> F:
         name = method.__name__
@@ -101,8 +116,14 @@ def operation(
             if code not in statuses and not (public and code in (401, 403))
         }
         for code, body in {status: response, **(also or {})}.items():
+            if streams and code == status:
+                responses[code, "text/event-stream"] = OpenApiResponse(str, description="Server-sent events.")
+                continue
             if body is None:
                 responses[code] = None
+                continue
+            if body is bytes:
+                responses[code, "application/octet-stream"] = OpenApiResponse(bytes)
                 continue
             answer = OpenApiResponse(Output(body), description=_DESCRIPTIONS.get(code, ""))
             responses[code, PROBLEM if body is Problem else "application/json"] = answer
@@ -112,11 +133,19 @@ def operation(
         parameters += _headers(
             name, statuses, etag=etag, if_match=if_match, linked=linked, located=located, keyed=not public
         )
+        if name != "get" and not public and operation_id not in UNFENCED:
+            parameters.append(_fence(required=fence))
         examples = []
         if example is not None:
-            codes = [str(code) for code in statuses if code < 300]
+            bodies = {status: response, **(also or {})}
+            codes = [str(code) for code, body in bodies.items() if code < 300 and body == response]
             examples.append(
                 OpenApiExample(f"{operation_id}_answer", example, response_only=True, status_codes=codes)
+            )
+        if also_example is not None:
+            codes = [str(code) for code in statuses if code < 300 and str(code) not in codes]
+            examples.append(
+                OpenApiExample(f"{operation_id}_also", also_example, response_only=True, status_codes=codes)
             )
         if sent is not None:
             examples.append(_sent(f"{operation_id}_request", sent, "application/json"))
@@ -132,7 +161,7 @@ def operation(
             examples=examples,
             auth=[] if public else None,
         )(method)
-        return decorated
+        return named(decorated)
 
     return described
 
@@ -152,6 +181,16 @@ def union(name: str, told_by: str, kinds: dict[str, Any]) -> Any:
         return None
     return PolymorphicProxySerializer(
         component_name=name, serializers=kinds, resource_type_field_name=told_by
+    )
+
+
+def _fence(*, required: bool) -> Any:
+    return OpenApiParameter(
+        "Helix-Fence",
+        int,
+        OpenApiParameter.HEADER,
+        description="The fence of the lease this is written under; 409 `fenced` once it is not the newest.",
+        required=required,
     )
 
 
@@ -192,7 +231,10 @@ def _headers(
         )
 
     if method == "post" and keyed:
-        sent("Idempotency-Key", "The same key and request again gets the same answer, and does nothing.")
+        sent(
+            "Idempotency-Key",
+            "A retry with the same key and request gets the same response.",
+        )
     if if_match:
         sent("If-Match", 'The version the session must have, in quotes: `"12"`.')
     if method == "get" and etag:

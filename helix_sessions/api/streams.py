@@ -1,7 +1,8 @@
-"""What one reader of an event stream gets: which events, in which form, and until when."""
+"""The output of an event stream for one reader: which events, in which format, and until when."""
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.http import HttpResponse
 
+from helix_sessions.api import private_state
 from helix_sessions.api.responses import JSON_TYPE
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import EventsArchived, SessionNotFound, StoreUnavailable
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store.transcript.events import event_text
 from helix_sessions.store.transcript.subscriptions import SessionLog
-from helix_sessions.stream import sse
+from helix_sessions.stream import slots, sse
 from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.stream.followers import Entry, Item
 from helix_sessions.stream.slots import Slot
@@ -25,13 +28,22 @@ from helix_sessions.stream.threads import release_request_thread
 
 logger = logging.getLogger("helix_sessions.stream")
 
+RETRY_SECONDS = 2.0
+"""How long a browser waits before it reconnects."""
+
 _RETRY_AFTER_POLL = 0.1
-"""A reader of long polls comes back at once."""
+"""A reader of long polls reconnects at once."""
+
+_SHORT_POLL = 2.0
+"""How long a worker that serves one request at a time is held."""
+
+_HELD = object()
+"""The long polls that hold threads of this process, as if they were one user's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a reader asked for and may have."""
+    """The request of a reader, after authorization."""
 
     session_id: str
     after: int
@@ -43,11 +55,13 @@ class Request:
     as_json: bool
     wait: float | None
     """Seconds of a long poll; None is a stream."""
+    hidden: tuple[str, ...] = ()
+    """Keys of the state that this reader does not see."""
     slot: Slot = field(repr=False)
 
     @property
     def log(self) -> SessionLog:
-        return SessionLog(conf.API_DATABASE, self.session_id)
+        return SessionLog(sessions_database(conf.API_DATABASE), self.session_id)
 
 
 @dataclass
@@ -56,9 +70,9 @@ class Selection:
 
     request: Request
     seen: int
-    """The last event that was looked at."""
+    """The last event that was read."""
     sent: int
-    """The place the reader would come back to."""
+    """Where the reader would reconnect."""
     is_over: bool = False
     """Whether the run it was about has ended."""
 
@@ -80,19 +94,24 @@ class Selection:
         return b"".join(found)
 
     def heartbeat(self) -> bytes:
-        """A comment; past events that were not wanted, the new place as well."""
+        """A comment; after events that were filtered out, the new place as well."""
         if self.seen == self.sent:
             return sse.HEARTBEAT
         self.sent = self.seen
         return sse.HEARTBEAT + sse.place(self.seen)
 
     def _frame(self, entry: Entry) -> bytes:
-        if entry.frame is None:
-            entry.frame = sse.numbered(entry.seq, self._text(entry))
-        return sse.named(entry.row[1], entry.frame) if self.request.named else entry.frame
+        if self.request.hidden and entry.row[1] == private_state.CARRIES_STATE:
+            frame = sse.numbered(entry.seq, self._text(entry))
+        else:
+            if entry.frame is None:
+                entry.frame = sse.numbered(entry.seq, self._text(entry))
+            frame = entry.frame
+        return sse.named(entry.row[1], frame) if self.request.named else frame
 
     def _text(self, entry: Entry) -> str:
-        return event_text(self.request.session_id, entry.row)
+        text = event_text(self.request.session_id, entry.row)
+        return private_state.event_text(text, self.request.hidden)
 
     def _wanted(self, items: Iterable[Item]) -> Iterable[Item]:
         request = self.request
@@ -115,22 +134,23 @@ class Selection:
 
 
 class EventStream:
-    """The frames of a stream, for as long as the session is there and its reader may see it."""
+    """The frames of a stream, as long as the session exists and its reader may see it."""
 
     def __init__(self, request: Request, may_go_on: Callable[[], Awaitable[bool]]) -> None:
         self._request = request
         self._may_go_on = may_go_on
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._tail: AsyncTail[Item] | None = None
 
     def close(self) -> None:
-        """Give everything back. The response calls this from another thread, streamed or not."""
+        """Release everything. The response calls this from another thread, streamed or not."""
         self._request.slot.release()
-        if self._tail is not None:
+        if self._tail is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._tail.close)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         release_request_thread()
+        self._loop = asyncio.get_running_loop()
         request = self._request
         self._tail = AsyncTail(
             request.log, _same, after=request.after, fragments=True, detachable=False, came_back=True
@@ -143,14 +163,14 @@ class EventStream:
         except EventsArchived:
             yield sse.closed("events_archived")
         except (OperationalError, InterfaceError, StoreUnavailable) as error:
-            # The reader comes back by itself, with its place.
-            logger.warning("A stream was ended because the database was away (%s).", type(error).__name__)
+            # The reader reconnects, with its place.
+            logger.warning("A stream ended: the database is unavailable (%s).", type(error).__name__)
         finally:
             self._tail.close()
             request.slot.release()
 
     async def _frames(self, tail: AsyncTail[Item], selection: Selection) -> AsyncIterator[bytes]:
-        yield sse.retry(conf.STREAM_RETRY_SECONDS)
+        yield sse.retry(RETRY_SECONDS)
         check_at, silent_since = monotonic() + conf.STREAM_RECHECK_SECONDS, monotonic()
         while not selection.is_over:
             heartbeat_at = silent_since + conf.STREAM_HEARTBEAT_SECONDS
@@ -172,8 +192,20 @@ class EventStream:
         yield sse.closed("run_ended")
 
 
+class LongPoll(HttpResponse):
+    """An answer that Django awaits before it is sent, on the event loop, as it does with templates."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__()
+        self._request = request
+
+    async def render(self) -> HttpResponse:
+        """The answer itself."""
+        return await long_poll(self._request)
+
+
 async def long_poll(request: Request) -> HttpResponse:
-    """What there is, or the first thing that comes within the wait."""
+    """The events that are there, or the first one that arrives before the timeout."""
     release_request_thread()
     tail = AsyncTail(request.log, _same, after=request.after, detachable=False, came_back=True)
     try:
@@ -187,10 +219,16 @@ async def long_poll(request: Request) -> HttpResponse:
         request.slot.release()
 
 
-def long_poll_in_thread(request: Request) -> HttpResponse:
-    """`long_poll` where there is no event loop."""
+def long_poll_in_thread(request: Request, *, alone: bool) -> HttpResponse:
+    """`long_poll` where there is no event loop, so that it keeps a thread from other requests.
+
+    A few are held in a process, and briefly if it serves one request at a time (`alone`). The others are
+    answered at once, and ask again a moment later.
+    """
+    held = slots.take(_HELD, conf.STREAM_LONG_POLLS)
     try:
-        answer = _Answer(request)
+        longest = 0.0 if held is None else _SHORT_POLL if alone else conf.STREAM_WAIT_SECONDS
+        answer = _Answer(request, longest)
         with (
             suppress(SessionNotFound, EventsArchived),
             Tail(request.log, _same, after=request.after, came_back=True) as tail,
@@ -200,19 +238,23 @@ def long_poll_in_thread(request: Request) -> HttpResponse:
         return answer.response()
     finally:
         request.slot.release()
+        if held is not None:
+            held.release()
 
 
 class _Answer:
-    """A long poll's answer as it comes together."""
+    """Collects the response of a long poll."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, longest: float = math.inf) -> None:
         self._request = request
         self._selection = Selection.of(request)
-        self._deadline = monotonic() + (request.wait or 0.0)
+        wait = min(request.wait or 0.0, longest)
+        self._retry = _RETRY_AFTER_POLL if wait == (request.wait or 0.0) else RETRY_SECONDS
+        self._deadline = monotonic() + wait
         self._found: list[Any] = []
         self._is_deleted = False
-        self.remaining: float | None = request.wait or 0.0
-        """Seconds to go on for; None when the answer is complete."""
+        self.remaining: float | None = wait
+        """The remaining seconds; None when the response is complete."""
 
     def add(self, items: list[Item] | None) -> None:
         if items is None:
@@ -229,9 +271,12 @@ class _Answer:
         if self._request.as_json:
             after, items = self._selection.seen, ",".join(self._found)
             text = f'{{"items":[{items}],"after":{after},"closed":{str(self._closed is not None).lower()}}}'
-            return HttpResponse(text.encode(), content_type=JSON_TYPE, headers={"Cache-Control": "no-store"})
+            headers = {"Cache-Control": "no-store"}
+            if self._retry >= 1:
+                headers["Retry-After"] = f"{self._retry:.0f}"
+            return HttpResponse(text.encode(), content_type=JSON_TYPE, headers=headers)
         last = sse.closed(self._closed) if self._closed else self._selection.heartbeat()
-        body = b"".join([sse.retry(_RETRY_AFTER_POLL), *self._found, last])
+        body = b"".join([sse.retry(self._retry), *self._found, last])
         return HttpResponse(body, content_type=sse.CONTENT_TYPE, headers=sse.HEADERS)
 
     @property

@@ -1,5 +1,6 @@
 """Rates per user and scope, from `HELIX_SESSIONS["API_THROTTLE_RATES"]`."""
 
+from math import ceil
 from typing import Any
 
 from rest_framework.request import Request
@@ -8,23 +9,35 @@ from rest_framework.throttling import SimpleRateThrottle
 from helix_sessions.conf import conf
 
 DEFAULT_RATES = {"answer": "60/min"}
-"""Strangers are limited where nobody says otherwise."""
+"""The default for people without an account."""
 
 
 class ScopeThrottle(SimpleRateThrottle):
-    """`read` for safe methods, `create` where sessions are made, `answer` where a link is enough, `write` for
+    """`read` for safe methods, `create` for requests that create sessions, `answer` for links, `write` for
     the rest."""
 
     def __init__(self) -> None:
         """Leave rates to each request: they are read live."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        self.scope = view.throttle_scope(request)
+        self.scope = view.rate_scope(request)
         self.rate = {**DEFAULT_RATES, **conf.API_THROTTLE_RATES}.get(self.scope)
         if not self.rate:
             return True
         self.num_requests, self.duration = self.parse_rate(self.rate)
-        return super().allow_request(request, view)
+        allowed = super().allow_request(request, view)
+        view.rate_limit = self._limit()
+        return allowed
+
+    def _limit(self) -> dict[str, str]:
+        """What is left, as response headers say it."""
+        used, period = len(self.history), self.duration or 0
+        reset = period - (self.now - self.history[-1]) if used else period
+        return {
+            "RateLimit-Limit": str(self.num_requests),
+            "RateLimit-Remaining": str(max(0, (self.num_requests or 0) - used)),
+            "RateLimit-Reset": str(max(1, ceil(reset))),
+        }
 
     def get_cache_key(self, request: Request, view: Any) -> str:
         user = request.user

@@ -1,6 +1,7 @@
 """Every address of the API, on one page. Mounted with `include("helix_sessions.api.urls")`.
 
-An address is right with its last slash and without. `docs/reference/http.md` has the same table for people.
+An address is right with its last slash and without, and below `v1/`. `docs/reference/http.md` has the same
+table for people.
 """
 
 from django.urls import URLPattern, path, register_converter
@@ -8,13 +9,18 @@ from django.urls import URLPattern, path, register_converter
 from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
     actions,
+    ag_ui,
     answers,
+    blobs,
+    chat,
     checkpoints,
     commits,
     contexts,
     events,
     inbox,
+    leases,
     live,
+    memories,
     messages,
     runs,
     sessions,
@@ -23,15 +29,22 @@ from helix_sessions.api.views import (
     stream,
     sub_sessions,
     tool_results,
+    tool_rules,
     turns,
+    webhooks,
 )
-from helix_sessions.api.views.base import View
+from helix_sessions.api.views.base import UnknownView, View
 
 register_converter(IdConverter, "helix_id")
 
 app_name = "helix_sessions"
 
+VERSION = "v1"
+"""Every address is there with this prefix too. A change that would break clients gets another."""
+
 _SESSION = "sessions/<helix_id:session_id>"
+_WEBHOOK = "webhooks/<helix_id:webhook_id>"
+_STREAM = f"{_SESSION}/events/stream"
 
 ROUTES: list[tuple[str, type[View], str]] = [
     ("sessions", sessions.SessionsView, "sessions"),
@@ -68,8 +81,10 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/inputs/<helix_id:input_id>", inbox.InputView, "input"),
     (f"{_SESSION}/run", inbox.RunView, "run-session"),
     (f"{_SESSION}/run/wake", inbox.WakeRunnerView, "wake-runner"),
+    (f"{_SESSION}/run/retry", inbox.RetryView, "retry-run"),
     (f"{_SESSION}/run/interrupt", inbox.StopView, "interrupt-run"),
     (f"{_SESSION}/idle", inbox.IdleView, "idle"),
+    (f"{_SESSION}/lease", leases.LeaseView, "lease"),
     (f"{_SESSION}/turns", turns.TurnsView, "turns"),
     (f"{_SESSION}/suspend", turns.SuspendView, "suspend"),
     (f"{_SESSION}/tool-results", tool_results.ToolResultsView, "tool-results"),
@@ -83,20 +98,41 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/sub-sessions/<helix_id:sub_session_id>", sub_sessions.SubSessionView, "sub-session"),
     (f"{_SESSION}/events", events.EventsView, "events"),
     (f"{_SESSION}/events/projection", events.ProjectionView, "event-projection"),
+    (f"{_SESSION}/stream/tickets", stream.StreamTicketsView, "stream-tickets"),
+    (f"{_SESSION}/blobs", blobs.BlobsView, "blobs"),
+    (f"{_SESSION}/blobs/<helix_id:sha256>", blobs.BlobView, "blob"),
     (f"{_SESSION}/fragments", live.FragmentsView, "fragments"),
+    (f"{_SESSION}/chat", chat.ChatView, "chat"),
+    (f"{_SESSION}/chat/stop", chat.ChatStopView, "chat-stop"),
+    (f"{_SESSION}/chat/<helix_id:chat_id>/stream", chat.ChatStreamView, "chat-stream"),
+    (f"{_SESSION}/ag-ui", ag_ui.AGUIView, "ag-ui"),
     (f"{_SESSION}/actions", actions.ActionsView, "actions"),
     (f"{_SESSION}/wake", live.WakeView, "wake"),
     (f"{_SESSION}/attach", sessions.AttachView, "attach"),
     (f"{_SESSION}/detach", sessions.DetachView, "detach"),
     ("staging/cleanup", staging.CleanupView, "cleanup-staging"),
+    ("tool-rules", tool_rules.ToolRulesView, "tool-rules"),
+    ("tool-rules/<helix_id:rule_id>", tool_rules.ToolRuleView, "tool-rule"),
+    ("memories", memories.MemoriesView, "memories"),
+    ("webhooks", webhooks.WebhooksView, "webhooks"),
+    (_WEBHOOK, webhooks.WebhookView, "webhook"),
+    (f"{_WEBHOOK}/deliveries", webhooks.DeliveriesView, "webhook-deliveries"),
+    (f"{_WEBHOOK}/deliveries/<helix_id:message_id>/replay", webhooks.ReplayView, "replay-delivery"),
 ]
 
-PUBLIC_ROUTES: list[tuple[str, type[View], str]] = [("answers/<str:token>", answers.AnswerView, "answer")]
-"""Open to whoever has the token."""
+PUBLIC_ROUTES: list[tuple[str, type[View], str]] = [
+    ("answers/<str:token>", answers.AnswerView, "answer"),
+    ("blobs/<str:ticket>", blobs.BlobContentView, "blob-content"),
+]
+"""Open to the holder of the token."""
 
 urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="root")]
 for _route, _view, _name in ROUTES + PUBLIC_ROUTES:
     urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
-    urlpatterns.append(path(_route, _view.as_view(schema=None)))
+    for _alias in (_route, f"{VERSION}/{_route}/", f"{VERSION}/{_route}"):
+        urlpatterns.append(path(_alias, _view.as_view(schema=None)))
 urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))
-urlpatterns.append(path(f"{_SESSION}/events/stream", stream.event_stream))
+for _alias in (_STREAM, f"{VERSION}/{_STREAM}/", f"{VERSION}/{_STREAM}"):
+    urlpatterns.append(path(_alias, stream.event_stream))
+for _known in ("sessions", f"{VERSION}"):
+    urlpatterns.append(path(f"{_known}/<path:rest>", UnknownView.as_view(schema=None)))

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from helix_sessions.conf import conf
+from helix_sessions.content import blobs
 from helix_sessions.content.encryption import SEALED
 from helix_sessions.exceptions import InvalidDocument
 
@@ -16,9 +17,12 @@ except ImportError:  # the extra `fast`
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
+MAX_DEPTH = 500
+"""The deepest nesting of a document that is stored."""
+
 WRAPPED = 4
-"""So many levels the store puts around documents where it keeps several as one: in the frame of a checkpoint,
-in the data of an event, in writes."""
+"""How many levels the store adds where it composes a document of others: in the frame of a checkpoint, in the
+data of an event, in writes."""
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 _SURROGATE = "A string holds a lone surrogate, which no encoding can carry."
@@ -26,9 +30,10 @@ _ONLY_STRINGS = frozenset((str,))
 
 
 def check(value: Any, most_bytes: float | None = None, *, wrapped: bool = False) -> bool:
-    """Raise `InvalidDocument` unless `value` is JSON that comes back equal; whether it is free of floats."""
+    """Raise `InvalidDocument` unless `value` is JSON that comes back equal; return whether it has no
+    floats."""
     room = most_bytes = conf.MAX_DOCUMENT_BYTES if most_bytes is None else most_bytes
-    deepest = conf.MAX_DOCUMENT_DEPTH + (WRAPPED if wrapped else 0)
+    deepest = MAX_DEPTH + (WRAPPED if wrapped else 0)
     level: list[Any] = [value]
     depth = 0
     plain = True
@@ -48,7 +53,7 @@ def check(value: Any, most_bytes: float | None = None, *, wrapped: bool = False)
         if below and depth > deepest:
             raise InvalidDocument(f"The document is nested deeper than {deepest} levels.")
         room -= len(below)
-        if room < 0:  # found before it is written: a small value that holds itself twice has no end
+        if room < 0:  # before it is serialized: a small value that contains itself twice has no end
             raise InvalidDocument(f"The document has more than {most_bytes:,} bytes.")
         level = below
     return plain
@@ -69,12 +74,13 @@ def _check_scalar(item: Any) -> None:
 
 
 def write(value: Any) -> str:
-    """A text of a value that is known to be a document."""
+    """The text of a value that was checked before."""
     return _written_fast(value) or _encode(value)
 
 
 def dump(value: Any) -> str:
-    """The text of a document, or `InvalidDocument`. Equal documents have equal texts, whoever writes them."""
+    """The text of a document, or `InvalidDocument`. Equal documents have equal texts, with and without
+    orjson."""
     most_bytes = conf.MAX_DOCUMENT_BYTES
     plain = check(value, most_bytes)
     try:
@@ -90,7 +96,7 @@ def dump(value: Any) -> str:
 
 
 def _written_fast(value: Any) -> str | None:
-    """The text by orjson: that of `json`, but for the exponents of floats.
+    """The text by orjson, which equals that of `json` except for the exponents of floats.
 
     `None` without orjson, and for what it cannot write: long integers, deep nesting, lone surrogates.
     """
@@ -101,15 +107,15 @@ def _written_fast(value: Any) -> str | None:
 
 
 def load(text: str) -> Any:
-    """The value a document's text stands for."""
+    """The value of a document's text."""
     if text.startswith(SEALED):
         raise ValueError("sealed content was read as if it were a document")
-    return json.loads(text)
+    return json.loads(blobs.whole(text) if text.startswith(blobs.MARK) else text)
 
 
 def load_foreign(text: str, *, wrapped: bool = False) -> Any:
     """The value of a text that was written elsewhere, or `InvalidDocument`: what `dump` refuses is refused.
-    `wrapped`: the store made it of several documents, so it is a little deeper and of any size."""
+    `wrapped`: the store composed it of several documents, so it is a little deeper and of any size."""
     most_bytes = math.inf if wrapped else conf.MAX_DOCUMENT_BYTES
     try:
         value = json.loads(text)
@@ -134,7 +140,12 @@ def load_all(texts: list[str]) -> list[Any]:
     return values
 
 
+def canonical(value: Any) -> str:
+    """One text for all documents that are equal, whatever the order of their keys."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
 def digest(*texts: str) -> str:
-    """A fingerprint by which equal texts are known without reading them again."""
+    """A fingerprint of a text, to compare texts without reading them."""
     framed = texts[0] if len(texts) == 1 else "".join(f"{len(text)}:{text}" for text in texts)
     return sha256(framed.encode()).hexdigest()[:32]

@@ -1,12 +1,12 @@
-"""Content at rest: how a document's text becomes what the database holds, and text again.
+"""Encryption of content at rest: a document's text to what the database stores, and back.
 
-Optional, and off unless `HELIX_SESSIONS["ENCRYPTION"]` names keys. Content is sealed with AES-256-GCM. Every
-session has a key of its own, derived from the installation's key, so random nonces never come near to
-repeating. The place of a text (table, column, primary key) is authenticated with it: a row that was moved,
-swapped or changed behind the application's back cannot be opened.
+Optional, and off unless `HELIX_SESSIONS["ENCRYPTION"]` names keys. Content is sealed (encrypted and
+authenticated) with AES-256-GCM. Every session has a key of its own, derived from the installation's key, so
+that random nonces do not repeat. The place of a text (table, column, primary key) is authenticated with it: a
+row that was moved, swapped or changed outside of the application cannot be decrypted.
 
-A sealed text is a JSON string after a space, ` "1.KEY_ID.BASE64"`. No document begins with a space, so what
-was stored before encryption was switched on is told apart without a flag, and both are read.
+A sealed text is a JSON string after a space, ` "1.KEY_ID.BASE64"`. No document begins with a space, so plain
+text from before encryption needs no flag, and both can be read.
 """
 
 import hmac
@@ -27,10 +27,10 @@ Place = tuple[Any, ...]
 """Where a text is: table, column, then the primary key's values, of which the first names the session."""
 
 SEALED = " "
-"""What a sealed text begins with."""
+"""The prefix of a sealed text."""
 
 VEILED = "~"
-"""What a veiled digest begins with; a digest is hexadecimal."""
+"""The prefix of a veiled digest; a digest is hexadecimal."""
 
 _LAYOUT = "1"
 _NONCE = 12
@@ -39,28 +39,28 @@ _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 class Sealed(NamedTuple):
-    """A text as the ORM reads it: not opened, because the place is not known yet."""
+    """A text as the ORM reads it, not decrypted, because its place is not known yet."""
 
     text: str
 
 
 class Keyring:
-    """The installation's keys: all of them open, the active one seals."""
+    """The installation's keys: every key decrypts, the active one encrypts."""
 
     def __init__(self, keys: Mapping[str, bytes], active: str | None) -> None:
         self.keys = dict(keys)
         self.active = active
         self._by_mark = {_mark(key_id): key for key_id, key in keys.items()}
         self.prefix = "" if active is None else f'{SEALED}"{_LAYOUT}.{active}.'
-        """What a text that the active key sealed begins with."""
+        """The prefix of a text that the active key encrypted."""
         self.veil_prefix = "" if active is None else f"{VEILED}{_mark(active)}"
 
     def is_current(self, text: str) -> bool:
-        """Whether a text is as it would be stored now."""
+        """Whether a text is encrypted with the active key."""
         return text.startswith(self.prefix) if self.prefix else not text.startswith(SEALED)
 
     def seal(self, place: Place, text: str) -> str:
-        """The text as it is stored; without an active key, as it is."""
+        """The text as it is stored; without an active key, the plain text."""
         if self.active is None:
             return text
         nonce = os.urandom(_NONCE)
@@ -88,15 +88,38 @@ class Keyring:
                 key_id=key_id,
             ) from None
 
+    def seal_bytes(self, place: Place, data: bytes) -> bytes:
+        """Bytes as they are stored: sealed with the active key, which there has to be."""
+        nonce = os.urandom(_NONCE)
+        sealed: bytes = _cipher(self.keys[str(self.active)], str(place[2])).encrypt(
+            nonce, data, _bytes(place)
+        )
+        return nonce + sealed
+
+    def open_bytes(self, key_id: str, place: Place, sealed: bytes) -> bytes:
+        """The bytes that were sealed at this place with this key."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            cipher = _cipher(self.keys[key_id], str(place[2]))
+            data: bytes = cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _bytes(place))
+            return data
+        except (InvalidTag, ValueError):
+            raise ContentUnreadable(
+                f"The {place[0]} {place[2]!r} is not what was stored: it was changed or damaged outside of"
+                " the application.",
+                key_id=key_id,
+            ) from None
+
     def veil(self, scope: str, digest: str) -> str:
-        """A digest that tells nothing to who can guess what it is of: one block of AES, reversible."""
+        """A digest that cannot be compared with guesses: one block of AES, reversible."""
         if self.active is None or not digest or digest.startswith(VEILED):
             return digest
         block = _block(self.keys[self.active], scope).encryptor().update(bytes.fromhex(digest))
         return f"{self.veil_prefix}{urlsafe_b64encode(block).decode().rstrip('=')}"
 
     def unveil(self, scope: str, veiled: str) -> str:
-        """The digest; where its key is not known, something no digest equals."""
+        """The digest; without its key, a text that no digest equals."""
         key = self._by_mark.get(veiled[1:7])
         if key is None:
             return veiled
@@ -108,7 +131,7 @@ _made: tuple[Any, Keyring | None] = ({}, None)
 
 
 def keyring() -> Keyring | None:
-    """The keys of the settings; `None` if nothing is encrypted. Made once for each value of the setting."""
+    """The keys of the settings; `None` without encryption. Built once for each value of the setting."""
     global _made
     given = conf.ENCRYPTION
     if given is not _made[0]:
@@ -151,7 +174,9 @@ def _keyring(given: Mapping[str, Any]) -> Keyring:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise NotConfigured("ENCRYPTION needs the extra 'encryption' (the package cryptography).") from None
+        raise NotConfigured(
+            'ENCRYPTION needs a package. Install it with: pip install "django-helix-sessions[encryption]"'
+        ) from None
     keys = given.get("keys")
     if isinstance(keys, str):
         try:

@@ -21,7 +21,7 @@ def storage_named(alias: str) -> Storage:
 def folder_of(session_id: str) -> str:
     """The name of a session's folder: readable, the same every time, and no other session's.
 
-    Session ids may hold anything, `../` and different cases of one letter included; names may not.
+    Session ids may contain anything, `../` and different cases of one letter included; names may not.
     """
     readable = quote(session_id, safe="").replace(".", "%2E").replace("%", "_")[:_LONGEST_NAME]
     return f"{readable}-{sha256(session_id.encode()).hexdigest()[:16]}"

@@ -11,6 +11,6 @@ def needed_from(extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ImportError(
-            f"This integration needs packages that are not installed ({error}). "
+            f"This module needs packages that are not installed ({error}). "
             f'Install them with: pip install "django-helix-sessions[{extra}]"'
         ) from error

@@ -9,8 +9,8 @@ from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import FrameworkMismatch, SessionNotFound
+from helix_sessions.messages.tool_ledger import calls_in, results_in
 from helix_sessions.store import SessionStore
-from helix_sessions.transcripts import calls_in, results_in
 
 NAMES = {
     "google_adk": "Google's ADK",
@@ -33,13 +33,13 @@ def framework_of(message: Mapping[str, Any]) -> str | None:
     """The framework in whose form a message is; `None` if it is in nobody's."""
     if isinstance(message.get("lc"), dict):
         return "langgraph"
+    said, item = message.get("message"), message.get("item")
+    if isinstance(said, dict) and "parts" in said:
+        return "pydantic_ai"
     if "content" in message:
         return None
     if isinstance(message.get("event"), dict):
         return "google_adk"
-    said, item = message.get("message"), message.get("item")
-    if isinstance(said, dict) and "parts" in said:
-        return "pydantic_ai"
     if isinstance(item, dict):
         return "langgraph" if _is_of_langgraph(item.keys()) else "openai_agents"
     return None

@@ -5,10 +5,11 @@ user shares between sessions is the custom state of a session of its own.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf, isfinite
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound, StaleState
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.google_adk_artifacts import DjangoArtifactService as DjangoArtifactService
+from helix_sessions.integrations.google_adk_memory import DjangoMemoryService as DjangoMemoryService
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.state.shared_states import share
@@ -72,12 +75,13 @@ class DjangoSessionService(BaseSessionService):
         return await sync_to_async(self._get)(app_name, user_id, session_id.strip(), config)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of an app, or of one user of it, without events; the one used last comes last."""
+        """The sessions of an app, or of one user of it, without events; in the order of their last events'
+        timestamps, the latest last."""
         return await sync_to_async(self._list)(app_name, user_id)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session. What its app and user share stays."""
-        await sync_to_async(self._store.delete_session)(_key(app_name, user_id, session_id))
+        await sync_to_async(self._store.delete_session)(_key(app_name, user_id, session_id.strip()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """What the user's sessions share, without the prefix."""
@@ -91,7 +95,7 @@ class DjangoSessionService(BaseSessionService):
         """
         if event.partial:
             return event
-        async with self._in_turn(_key(session.app_name, session.user_id, session.id)):
+        async with self._in_turn(_key(session.app_name, session.user_id, session.id.strip())):
             if any(known.id == event.id and known == event for known in session.events):
                 return event
             self._apply_temp_state(session, event)
@@ -135,7 +139,7 @@ class DjangoSessionService(BaseSessionService):
             )
         except SessionExists:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from None
-        return self._session(app, user, name, made)
+        return self._session(app, user, name, made, updated=_updated(made, []))
 
     def _get(self, app: str, user: str, name: str, config: GetSessionConfig | None) -> Session | None:
         key = _key(app, user, name)
@@ -143,8 +147,9 @@ class DjangoSessionService(BaseSessionService):
             while True:
                 state = self._store.load_state(key)
                 events, version = self._events(key, config)
+                last = events or self._events(key, GetSessionConfig(num_recent_events=1))[0]
                 if version == state.version:
-                    return self._session(app, user, name, state, events)
+                    return self._session(app, user, name, state, events, _updated(state, last))
         except SessionNotFound:
             return None
 
@@ -160,20 +165,23 @@ class DjangoSessionService(BaseSessionService):
         return events, page.version
 
     def _list(self, app: str, user: str | None) -> ListSessionsResponse:
-        found = sorted(self._summaries(app, user), key=lambda summary: summary.updated_at)
         sessions = []
-        for summary in found:
+        for summary in self._summaries(app, user):
             try:
                 state = self._store.load_state(summary.session_id)
+                last = self._events(summary.session_id, GetSessionConfig(num_recent_events=1))[0]
             except SessionNotFound:
                 continue  # deleted meanwhile
             name = str(state.metadata.get("adk_session_id", summary.session_id))
-            sessions.append(self._session(app, state.user_id or "", name, state))
-        return ListSessionsResponse(sessions=sessions)
+            updated = _updated(state, last)
+            sessions.append(self._session(app, state.user_id or "", name, state, updated=updated))
+        return ListSessionsResponse(
+            sessions=sorted(sessions, key=lambda each: (each.last_update_time, each.user_id, each.id))
+        )
 
     def _summaries(self, app: str, user: str | None) -> Iterator[SessionSummary]:
         cursor = None
-        while True:
+        while user != "":
             page = self._store.list_sessions(
                 agent_type=self._agent_type, user_id=user, tag=_tag(app), limit=200, cursor=cursor
             )
@@ -183,7 +191,7 @@ class DjangoSessionService(BaseSessionService):
                 return
 
     def _append(self, session: Session, event: Event) -> int:
-        key = _key(session.app_name, session.user_id, session.id)
+        key = _key(session.app_name, session.user_id, session.id.strip())
         marker = session._storage_update_marker
         delta = event.actions.state_delta if event.actions else None
         own, of_user, of_app = _scopes(delta or {})
@@ -235,7 +243,13 @@ class DjangoSessionService(BaseSessionService):
             return {}
 
     def _session(
-        self, app: str, user: str, name: str, state: SessionState, events: list[Event] | None = None
+        self,
+        app: str,
+        user: str,
+        name: str,
+        state: SessionState,
+        events: Sequence[Event] = (),
+        updated: float = 0.0,
     ) -> Session:
         shared = {State.APP_PREFIX: _app_key(app), State.USER_PREFIX: _user_key(app, user)}
         merged = dict(state.custom_state)
@@ -246,8 +260,8 @@ class DjangoSessionService(BaseSessionService):
             app_name=app,
             user_id=user,
             state=merged,
-            events=events or [],
-            last_update_time=state.updated_at.timestamp() if state.updated_at else 0.0,
+            events=list(events),
+            last_update_time=updated,
         )
         session._storage_update_marker = str(state.version)
         return session
@@ -277,7 +291,7 @@ def _scopes(delta: dict[str, Any]) -> tuple[dict[str, JSON], dict[str, JSON], di
     of_user: dict[str, JSON] = {}
     of_app: dict[str, JSON] = {}
     for name, value in delta.items():
-        written = to_jsonable_python(value)
+        written = _json(value)
         if name.startswith(State.APP_PREFIX):
             of_app[name.removeprefix(State.APP_PREFIX)] = written
         elif name.startswith(State.USER_PREFIX):
@@ -292,7 +306,28 @@ def _message(event: Event) -> dict[str, JSON]:
     role = "user" if event.author == "user" else "assistant"
     if event.get_function_responses():
         role = "tool"
-    return {"role": role, "event": event.model_dump(mode="json", exclude_none=True)}
+    return {"role": role, "event": _json(event, exclude_none=True)}
+
+
+def _json(value: Any, **options: Any) -> Any:
+    """A value as JSON, as ADK writes it; what is not JSON becomes text."""
+    return _finite(to_jsonable_python(value, by_alias=False, fallback=str, **options))
+
+
+def _finite(value: Any) -> Any:
+    """A value without the numbers that JSON has not: each is its name."""
+    if isinstance(value, float) and not isfinite(value):
+        return {inf: "Infinity", -inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value
+
+
+def _updated(state: SessionState, events: Sequence[Event]) -> float:
+    """When a session was used last: the time of its last event, or of its creation."""
+    if events and events[-1].timestamp:
+        return float(events[-1].timestamp)
+    return state.updated_at.timestamp() if state.updated_at else 0.0
 
 
 def _event(message: dict[str, JSON]) -> Event:

@@ -4,7 +4,9 @@ An item that is a message is stored as it is. Any other (a tool call, its output
 `item` of a message whose role, and the ids of its call, say what it is to whoever reads the transcript.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
@@ -31,48 +33,62 @@ class DjangoSession:
 
     `fields` are those of `create_session`: `owner`, `user_id`, `tags`, `metadata`, `expires_at` …
     Two sessions with one id are one session, in whichever processes they are. One that another framework's
-    adapter wrote is refused as `FrameworkMismatch`.
+    adapter wrote is refused as `FrameworkMismatch`. A call that is cancelled ends when its write is decided.
     """
 
     session_id: str
     session_settings: SessionSettings | None
+    """The settings of reads; a dict, when assigned, becomes one."""
 
     def __init__(
         self,
         session_id: str,
         *,
         store: SessionStore | None = None,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
         agent_type: str = AGENT_TYPE,
         **fields: Any,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = _settings(session_settings) or SessionSettings()
         self._store = SessionStore() if store is None else store
         self._fields = {"agent_type": agent_type, **fields}
         self._is_ours = False
         """Whether the session was looked at, and can be read."""
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse any further use of this object. What is stored stays; nothing else is to be closed."""
+        self._is_closed = True
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The history, oldest first, or the latest `limit` items of it."""
-        if limit is None and self.session_settings is not None:
-            limit = self.session_settings.limit
-        return await _awaited(self._get, limit)
+        """The history, oldest first, or the latest `limit` items of it. A negative limit means all."""
+        settings = _settings(self.session_settings)
+        if limit is None and settings is not None:
+            limit = settings.limit
+        return await self._awaited(self._get, None if limit is not None and limit < 0 else limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add to the end of the history: all items or, if one cannot be stored, none."""
-        await _awaited(self._add, [message_of(item) for item in items])
+        await self._awaited(self._add, [message_of(item) for item in items])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the latest item away. Of several callers each gets another one."""
-        return await _awaited(self._pop)
+        return await self._awaited(self._pop)
 
     async def clear_session(self) -> None:
         """Empty the history. The session and its log stay."""
-        await _awaited(self._clear)
+        await self._awaited(self._clear)
+
+    async def _awaited(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a call made in Django's thread for synchronous work. If the caller is cancelled, it
+        is told so when the call has ended, because the call cannot be stopped."""
+        if self._is_closed:
+            raise RuntimeError(f"{type(self).__name__} is closed")
+        return await outcome_of(sync_to_async(call)(*args, **kwargs))
 
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
-        if limit is not None and limit <= 0:
+        if limit == 0:
             return []
         try:
             page = self._store.get_messages(self.session_id, limit=limit, newest_first=limit is not None)
@@ -165,6 +181,25 @@ def item_of(message: dict[str, JSON]) -> TResponseInputItem:
     return cast(TResponseInputItem, message)
 
 
-async def _awaited(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a call made in Django's thread for synchronous work."""
-    return await sync_to_async(call)(*args, **kwargs)
+async def outcome_of(write: Coroutine[Any, Any, T]) -> T:
+    """What a write came to. A cancellation meanwhile reaches the caller when that is decided."""
+    task = asyncio.ensure_future(write)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is not None:
+        task.cancelled() or task.exception()  # seen, so that the event loop does not report it
+        raise cancelled
+    return task.result()
+
+
+def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:
+    if not isinstance(given, dict):
+        return given
+    unknown = given.keys() - {field.name for field in dataclasses.fields(SessionSettings)}
+    if unknown:
+        raise TypeError(f"Unknown session settings: {', '.join(sorted(map(str, unknown)))}")
+    return SessionSettings(**given)

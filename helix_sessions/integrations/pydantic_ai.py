@@ -14,19 +14,14 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.pydantic_ai_memory import memory_toolset as memory_toolset
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
 
 with needed_from("pydantic-ai"):
-    from pydantic_ai.messages import (
-        ModelMessage,
-        ModelMessagesTypeAdapter,
-        ModelRequest,
-        ModelResponse,
-        SystemPromptPart,
-        TextPart,
-        UserPromptPart,
-    )
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+
+    from helix_sessions.agents.pydantic_ai.messages import history as model_messages
 
 AGENT_TYPE = "pydantic_ai"
 _TOOL_PARTS = ("tool-return", "retry-prompt")
@@ -65,7 +60,7 @@ class DjangoHistory:
         messages = documents.load_all(texts)
         forms.refuse_others(self.session_id, messages, AGENT_TYPE)
         self._version = page.version
-        return ModelMessagesTypeAdapter.validate_python([_stored(message) for message in messages])
+        return model_messages(messages)
 
     def save(self, messages: Sequence[ModelMessage]) -> int:
         """Add what a run came to (`result.new_messages()`); returns how many messages there are now."""
@@ -113,14 +108,3 @@ def _message(found: dict[str, JSON]) -> dict[str, JSON]:
     elif kinds and set(kinds) == {"system-prompt"}:
         role = "system"
     return {"role": role, "message": found}
-
-
-def _stored(message: dict[str, JSON]) -> Any:
-    """What pydantic-ai wrote, or a plain message as pydantic-ai has it."""
-    if "content" not in message:
-        return message["message"]
-    text = message["content"]
-    if message["role"] == "assistant":
-        return ModelResponse(parts=[TextPart(text)])
-    part = SystemPromptPart(text) if message["role"] == "system" else UserPromptPart(text)
-    return ModelRequest(parts=[part])

@@ -1,4 +1,4 @@
-"""What the commands that go over many sessions share: their options, progress, Ctrl-C and summaries."""
+"""The base of commands over many sessions: options, progress, Ctrl-C and summaries."""
 
 import json
 import signal
@@ -13,20 +13,37 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, DjangoHelpFormatter, OutputWrapper
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DatabaseError, connections
 
 from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.models.databases import sessions_database
+from helix_sessions.store.engine.connection import outage
 
 _BAR = 30
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 _SECONDS_BETWEEN_LINES = 10
 
 
-class JobCommand(BaseCommand):
-    """A command over many sessions. Errors of the store become one line instead of a traceback."""
+class StoreCommand(BaseCommand):
+    """A command on a database with sessions. Errors of the store become one line instead of a traceback."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except HelixSessionsError as error:
+            raise CommandError(f"{error} ({error.code})") from error
+        except DatabaseError as error:
+            translated = outage(connections[sessions_database(options.get("database"))], error)
+            if translated is None:
+                raise
+            raise CommandError(f"{translated} ({translated.code})") from error
+
+
+class JobCommand(StoreCommand):
+    """A command over many sessions."""
 
     examples = ""
-    """What `--help` ends with."""
+    """The epilog of `--help`."""
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> Any:
         class Formatter(DjangoHelpFormatter):
@@ -42,15 +59,9 @@ class JobCommand(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--database", default=DEFAULT_DB_ALIAS, help="The alias of the database (default: %(default)s)."
+            "--database", help="The alias of the database (default: the one that sessions are written to)."
         )
         parser.add_argument("--json", action="store_true", help="Print the outcome as JSON, for programs.")
-
-    def execute(self, *args: Any, **options: Any) -> str | None:
-        try:
-            return super().execute(*args, **options)
-        except HelixSessionsError as error:
-            raise CommandError(f"{error} ({error.code})") from error
 
     def tell(self, summary: Any, *, as_json: bool, dry_run: bool = False) -> None:
         """Print a summary: a line for each count, or one JSON object."""
@@ -68,12 +79,12 @@ class JobCommand(BaseCommand):
             self.stdout.write(f"{name.replace('_', ' '):>20}: {value}")
 
     def confirm(self, question: str, options: dict[str, Any]) -> None:
-        """Go on only if somebody says yes, or `--no-input` was given."""
+        """Continue only if the operator types yes, or with `--no-input`."""
         if not options["interactive"]:
             return
         if not sys.stdin.isatty():
-            raise CommandError("Nobody is there to be asked. Repeat with --no-input, or look with --dry-run.")
-        if input(f"{question} Type 'yes' to go on: ") != "yes":
+            raise CommandError("There is no terminal to ask on. Use --no-input, or look with --dry-run.")
+        if input(f"{question} Type 'yes' to continue: ") != "yes":
             raise CommandError("Nothing was changed.")
 
 
@@ -91,7 +102,7 @@ def add_fail_on_error(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-error",
         action="store_true",
-        help="Exit with code 1 if any session could not be dealt with.",
+        help="Exit with code 1 if any session had an error.",
     )
 
 
@@ -102,7 +113,7 @@ def add_owner(parser: ArgumentParser) -> None:
         "--owner-id", metavar="KEY", help="The same by primary key; for accounts that are deleted already."
     )
     parser.add_argument(
-        "--user-id", metavar="ID", help="Sessions with this user_id, your own name for people."
+        "--user-id", metavar="ID", help="Sessions with this user_id, your application's id of a person."
     )
 
 
@@ -110,7 +121,7 @@ def owner_of(options: dict[str, Any]) -> Any:
     """The key of the owner that was named, or `None`."""
     if options["owner"] is None:
         return options["owner_id"]
-    users = get_user_model()._default_manager.using(options["database"])
+    users = get_user_model()._default_manager
     user = users.filter(**{get_user_model().USERNAME_FIELD: options["owner"]}).first()
     if user is None:
         raise CommandError(f"There is no account {options['owner']!r}. Deleted ones are named by --owner-id.")
@@ -119,9 +130,7 @@ def owner_of(options: dict[str, Any]) -> Any:
 
 def check_errors(summary: Any, options: dict[str, Any]) -> None:
     if options["fail_on_error"] and summary.errors:
-        raise CommandError(
-            f"{summary.errors} could not be dealt with; the log of 'helix_sessions' says which and why."
-        )
+        raise CommandError(f"{summary.errors} failed; the log of 'helix_sessions' says which and why.")
 
 
 def positive(text: str) -> int:
@@ -147,7 +156,7 @@ def not_negative(text: str) -> float:
 
 
 class Stop:
-    """Asked before each session whether to go on; `True` once Ctrl-C or SIGTERM came."""
+    """`should_stop` of a job: `True` once Ctrl-C or SIGTERM came."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -167,8 +176,8 @@ def stoppable(stderr: OutputWrapper) -> Iterator[Stop]:
 
     def ask(number: int, frame: Any) -> None:
         stop.asked = True
-        for known, handler in before.items():
-            signal.signal(known, handler)
+        for each, handler in before.items():
+            signal.signal(each, handler)
         stderr.write("Stopping after the current session.", style_func=str)
 
     for number in before:
@@ -181,7 +190,7 @@ def stoppable(stderr: OutputWrapper) -> Iterator[Stop]:
 
 
 class Progress:
-    """How far a job is: a bar on a terminal, a line every few seconds otherwise."""
+    """The progress of a job: a bar on a terminal, a line every few seconds otherwise."""
 
     def __init__(self, stderr: OutputWrapper, what: str, total: int | None = None) -> None:
         self.stderr = stderr
@@ -209,6 +218,6 @@ class Progress:
         self.stderr.flush()
 
     def end(self) -> None:
-        """Leave the line of the bar."""
+        """Clear the line of the bar."""
         if self.started:
             self.stderr.write("\r\033[K", style_func=str, ending="")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from helix_sessions.transcripts import calls_in
+from helix_sessions.messages.tool_ledger import calls_in, logged_content
 from helix_sessions.types import DanglingCall, EventRecord, ProjectedMessage
 
 _MESSAGES = {
@@ -15,13 +15,6 @@ _MESSAGES = {
 }
 _TOOL_EVENTS = {"tool_called": "tool_call", "tool_responded": "tool", "tool_error": "tool"}
 _ROLES = _MESSAGES | _TOOL_EVENTS
-
-# Where a tool event keeps what it has to say, first found first taken.
-_CONTENT_KEYS = {
-    "tool_called": ("arguments", "input", "content"),
-    "tool_responded": ("result", "content", "output"),
-    "tool_error": ("error", "content", "message"),
-}
 
 # One call: its id, and how often this id had been called before in the range.
 _CallKey: TypeAlias = tuple[str, int]
@@ -68,17 +61,7 @@ def _project(event: EventRecord, kind: type[ProjectedMessage]) -> ProjectedMessa
 def _content(event: EventRecord) -> Any:
     if event.type in _MESSAGES:
         return _data(event).get("content")
-    return tool_content(event.type, event.data)
-
-
-def tool_content(kind: str, data: Any) -> Any:
-    """What a tool event of a type has to say: arguments, result or error; failing these, its data."""
-    if not isinstance(data, dict):
-        return data
-    for key in _CONTENT_KEYS[kind]:
-        if key in data:
-            return data[key]
-    return {key: value for key, value in data.items() if key != "tool_call_id"}
+    return logged_content(event.type, event.data)
 
 
 def _truncate(events: list[EventRecord], removed: Any) -> list[EventRecord]:

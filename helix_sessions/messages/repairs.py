@@ -1,15 +1,25 @@
 """Which tool calls a worker that died left without a result, out of a session's log."""
 
-from collections import defaultdict, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from helix_sessions.messages.projection import tool_content
-from helix_sessions.transcripts import INTERRUPTED, ToolCall, calls_in, results_in
+from helix_sessions.messages.tool_ledger import (
+    INTERRUPTED,
+    TOOL_EVENTS,
+    OpenCalls,
+    ToolCall,
+    calls_in,
+    logged_call,
+    logged_content,
+    results_in,
+    tool_message,
+)
 
-LOGGED_TYPES = ("tool_called", "tool_responded", "tool_error")
-READ_TYPES = ("user_message", "assistant_message", "tool_message", *LOGGED_TYPES, "messages_truncated")
+READ_TYPES = (
+    *("user_message", "assistant_message", "tool_message"),
+    *(*TOOL_EVENTS, "tool_retried", "messages_truncated"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +37,7 @@ class LoggedEvent:
 class Repair:
     """The result that a call is given."""
 
+    call: ToolCall
     message: dict[str, Any]
     is_new: bool
     """False when the log has the result and only the transcript lacks it."""
@@ -49,31 +60,33 @@ def answered(events: Iterable[LoggedEvent]) -> set[str]:
     comes again is the last call of it."""
     found: set[str] = set()
     for event in events:
-        data = event.data if isinstance(event.data, dict) else {}
-        if event.type in LOGGED_TYPES:
+        if event.type in TOOL_EVENTS:
+            call = logged_call(event.data)
             change = found.update if event.type == "tool_responded" else found.difference_update
-            change(call_id for call_id in (data.get("tool_call_id"),) if isinstance(call_id, str))
+            change(() if call is None else (call["id"],))
         elif event.truncated_seq is None:
-            found.difference_update(call["id"] for call in calls_in(data))
-            if event.type == "tool_message" and not data.get("is_error"):
-                found.update(results_in(data))
+            found.difference_update(call["id"] for call in calls_in(event.data))
+            if event.type == "tool_message" and not _is_error(event.data):
+                found.update(results_in(event.data))
     return found
 
 
 class _Book:
-    """Calls without a result so far. Providers may use an id again: results answer the earliest open call."""
+    """The calls without a result so far, in the transcript and in the log."""
 
     def __init__(self) -> None:
-        self._in_transcript: defaultdict[str, deque[tuple[int, ToolCall]]] = defaultdict(deque)
-        self._in_log: defaultdict[str, deque[tuple[int, ToolCall]]] = defaultdict(deque)
-        self._logged_results: defaultdict[str, deque[LoggedEvent]] = defaultdict(deque)
+        self._in_transcript: OpenCalls[tuple[int, ToolCall]] = OpenCalls()
+        self._in_log: OpenCalls[tuple[int, ToolCall]] = OpenCalls()
+        self._logged_results: OpenCalls[LoggedEvent] = OpenCalls()
         self._undone: dict[str, int] = {}
 
     def enter(self, event: LoggedEvent) -> None:
-        if event.type in LOGGED_TYPES:
+        if event.type in TOOL_EVENTS:
             self._enter_logged(event)
         elif event.type == "messages_truncated":
-            self._logged_results.clear()
+            self._logged_results = OpenCalls()
+        elif event.type == "tool_retried":
+            pass  # the call was logged before, and is open until it has a result
         elif event.truncated_seq is None:
             self._enter_message(event)
         else:
@@ -82,57 +95,52 @@ class _Book:
     def close(self) -> list[Repair]:
         """The result of each open call."""
         found: list[tuple[int, Repair]] = []
-        for call_id, calls in self._in_transcript.items():
-            for seq, call in calls:
-                logged = self._logged_results[call_id]
-                found.append((seq, _carried(call, logged.popleft()) if logged else _failed(call)))
-                if self._in_log[call_id]:
-                    self._in_log[call_id].popleft()
-        found.extend((seq, _failed(call)) for calls in self._in_log.values() for seq, call in calls)
+        for seq, call in self._in_transcript:
+            logged = self._logged_results.close(call["id"])
+            found.append((seq, _failed(call) if logged is None else _carried(call, logged)))
+            self._in_log.close(call["id"])
+        found.extend((seq, _failed(call)) for seq, call in self._in_log)
         return [repair for _, repair in sorted(found, key=lambda numbered: numbered[0])]
 
     def _enter_message(self, event: LoggedEvent) -> None:
-        for call in calls_in(event.data):
-            self._in_transcript[call["id"]].append((event.seq, call))
+        self._in_transcript.follow(event.data, lambda _, call: (event.seq, call))
         for call_id in results_in(event.data):
-            for places in (self._in_transcript, self._in_log, self._logged_results):
-                if places[call_id]:
-                    places[call_id].popleft()
+            self._in_log.close(call_id)
+            self._logged_results.close(call_id)
 
     def _enter_truncated(self, event: LoggedEvent, truncated_seq: int) -> None:
         """What a truncated message called is undone; what it answered had been answered."""
         for call in calls_in(event.data):
             self._undone[call["id"]] = truncated_seq
         for call_id in results_in(event.data):
-            if self._in_log[call_id]:
-                self._in_log[call_id].popleft()
+            self._in_log.close(call_id)
 
     def _enter_logged(self, event: LoggedEvent) -> None:
-        data = event.data if isinstance(event.data, dict) else {}
-        call_id = data.get("tool_call_id")
-        if not isinstance(call_id, str) or not call_id:
+        call = logged_call(event.data)
+        if call is None:
             return
+        call_id = call["id"]
         if event.type == "tool_called":
             if event.seq > self._undone.get(call_id, 0):
-                name = data.get("tool_name", data.get("name"))
-                call = {"id": call_id, "name": name if isinstance(name, str) else ""}
-                self._in_log[call_id].append((event.seq, call))
+                self._in_log.open(call_id, (event.seq, call))
             return
-        if self._in_transcript[call_id]:
-            self._logged_results[call_id].append(event)
-        if self._in_log[call_id]:
-            self._in_log[call_id].popleft()
+        if call_id in self._in_transcript:
+            self._logged_results.open(call_id, event)
+        self._in_log.close(call_id)
 
 
 def _failed(call: ToolCall) -> Repair:
-    return Repair(message=_message(call, INTERRUPTED, is_error=True), is_new=True)
+    return Repair(call=call, message=tool_message(call, INTERRUPTED, is_error=True), is_new=True)
 
 
 def _carried(call: ToolCall, result: LoggedEvent) -> Repair:
-    content = tool_content(result.type, result.data)
-    return Repair(message=_message(call, content, is_error=result.type == "tool_error"), is_new=False)
+    content = logged_content(result.type, result.data)
+    message = tool_message(call, content, is_error=result.type == "tool_error")
+    native = result.data.get("message") if isinstance(result.data, dict) else None
+    if isinstance(native, dict):  # a framework's own form of the result
+        message = {**message, "message": native}
+    return Repair(call=call, message=message, is_new=False)
 
 
-def _message(call: ToolCall, content: Any, *, is_error: bool) -> dict[str, Any]:
-    message = {"role": "tool", "tool_call_id": call["id"], "tool_name": call["name"], "content": content}
-    return {**message, "is_error": True} if is_error else message
+def _is_error(data: Any) -> bool:
+    return isinstance(data, dict) and bool(data.get("is_error"))

@@ -3,10 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
+from helix_sessions.types import UsageTotals
+
 _INPUT = ("input_tokens", "prompt_tokens", "tokens_in", "input")
 _OUTPUT = ("output_tokens", "completion_tokens", "tokens_out", "output")
 _TOTAL = ("total_tokens", "tokens", "total")
 _COST = ("cost", "cost_usd", "total_cost", "total_cost_usd")
+_CACHE_READ = ("cache_read_tokens", "cache_read_input_tokens", "cached_tokens", "cached_input_tokens")
+_CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+_REASONING = ("reasoning_tokens", "reasoning_output_tokens")
+_DETAILS = (
+    *("prompt_tokens_details", "input_tokens_details"),
+    *("completion_tokens_details", "output_tokens_details", "details"),
+)
+"""Where providers put what the totals are made of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +51,25 @@ def usage_of(report: Any) -> Usage:
     usage = Usage()
     usage.add(report)
     return usage
+
+
+def totals_of(report: Any) -> UsageTotals:
+    """One report, whatever its words, as the six fields."""
+    if not isinstance(report, dict):
+        return UsageTotals()
+    inner = [report[name] for name in _DETAILS if isinstance(report.get(name), dict)]
+
+    def tokens(names: tuple[str, ...]) -> int:
+        return int(next(filter(None, (_number(each, names) for each in (report, *inner))), 0))
+
+    return UsageTotals(
+        input_tokens=int(_number(report, _INPUT)),
+        output_tokens=int(_number(report, _OUTPUT)),
+        cache_read_tokens=tokens(_CACHE_READ),
+        cache_write_tokens=tokens(_CACHE_WRITE),
+        reasoning_tokens=tokens(_REASONING),
+        cost=_number(report, _COST),
+    )
 
 
 def _number(report: dict[str, Any], names: tuple[str, ...]) -> float:

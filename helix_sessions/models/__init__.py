@@ -1,15 +1,18 @@
-"""What is stored. Columns, constraints, indexes and querysets; every decision is in the store."""
+"""The tables: columns, constraints, indexes and querysets. Every decision is in the store."""
 
 from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.audits import AuditEntry
+from helix_sessions.models.blobs import Blob, BlobRef
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
 from helix_sessions.models.events import Event, EventKey
+from helix_sessions.models.fragments import FragmentBatch
 from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.inputs import Input, InputClaim
 from helix_sessions.models.instructions import Instructions, InstructionsRevision
+from helix_sessions.models.memories import Memory, MemoryVector
 from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
@@ -17,11 +20,15 @@ from helix_sessions.models.sessions import Session
 from helix_sessions.models.staging import StagedChange
 from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
+from helix_sessions.models.tool_rules import ToolRule
+from helix_sessions.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
     "AgentRecord",
     "ArchivedRange",
     "AuditEntry",
+    "Blob",
+    "BlobRef",
     "Checkpoint",
     "ClientCall",
     "Compaction",
@@ -29,11 +36,14 @@ __all__ = [
     "ContextUpdate",
     "Event",
     "EventKey",
+    "FragmentBatch",
     "IdempotentAnswer",
     "Input",
     "InputClaim",
     "Instructions",
     "InstructionsRevision",
+    "Memory",
+    "MemoryVector",
     "Message",
     "Note",
     "Run",
@@ -41,4 +51,7 @@ __all__ = [
     "StagedChange",
     "StateSnapshot",
     "SubSessionRef",
+    "ToolRule",
+    "Webhook",
+    "WebhookDelivery",
 ]

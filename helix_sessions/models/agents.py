@@ -1,4 +1,4 @@
-"""What a session's agent was defined as, and how that stands now."""
+"""The definition of a session's agent, and its present state."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from helix_sessions.models.fields import DocumentField, IdField
 
 
 class AgentRecord(models.Model):
-    """At most one for each session. Without one the agent is its type alone, and everything else is empty."""
+    """At most one per session. Without one the agent has a type only, and everything else is empty."""
 
     session = models.OneToOneField(
         "helix_sessions.Session",

@@ -1,4 +1,4 @@
-"""Parts of the event log that were moved to a file storage."""
+"""Parts of the event log that are in a file storage."""
 
 from django.db import models
 

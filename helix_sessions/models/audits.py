@@ -10,14 +10,14 @@ from helix_sessions.models.fields import IdField
 
 
 class AuditQuerySet(models.QuerySet["AuditEntry"]):
-    """Entries in the words of those who look for them."""
+    """Filters of the audit trail."""
 
     def newest_first(self) -> Self:
-        """In an order that has no ties."""
+        """In a total order."""
         return self.order_by("-at", "-entry_id")
 
     def before(self, moment: datetime) -> Self:
-        """Of what happened earlier than that."""
+        """Entries from before that time."""
         return self.filter(at__lt=moment)
 
 

@@ -10,7 +10,7 @@ class ClientCall(models.Model):
     """Which session of a tree a call belongs to, and whether its answer was consumed.
 
     The session is the tree's root, so that an answer sent there finds its owner. Rows stay as long as the
-    root: an answer that comes again is known however much later.
+    root, so that a repeated answer is recognized however late.
     """
 
     pk = models.CompositePrimaryKey("session_id", "tool_call_id", "owner_session_id")

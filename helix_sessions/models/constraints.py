@@ -24,14 +24,15 @@ def non_negative(name: str, *columns: str) -> models.CheckConstraint:
 
 
 def at_least(minimum: int, name: str, *columns: str) -> models.CheckConstraint:
-    """One constraint on the least of them: PostgreSQL prepares each constraint anew for each statement."""
+    """One constraint on the least of several columns: PostgreSQL prepares every constraint for every
+    statement."""
     least = Least(*columns) if len(columns) > 1 else models.F(columns[0])
     condition = GreaterThanOrEqual(least, minimum)
     return models.CheckConstraint(condition=condition, name=name)
 
 
 def session_key(**options: Any) -> "SessionKey":
-    """The foreign key every row of a session begins its primary key with.
+    """The foreign key to the session, with which the primary key of each of its rows begins.
 
     The primary key is its index. Rows are removed by the store, which takes the session first.
     """

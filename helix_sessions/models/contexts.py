@@ -1,4 +1,4 @@
-"""What the model sees of a session: its epoch, the updates told since, and compactions of the transcript."""
+"""What the model sees of a session: its epoch, the updates since, and compactions of the transcript."""
 
 from typing import Self
 
@@ -9,7 +9,7 @@ from helix_sessions.models.fields import DocumentField, IdField
 
 
 class ContextEpoch(models.Model):
-    """The text a model is told first, and by source key what it knows: `[value, text if it is removed]`.
+    """The baseline text of a model, and by source key the value it has: `[value, text if it is removed]`.
 
     `compaction_number` is the last compaction that the baseline knows of, `baseline_position` how many
     messages came before it.
@@ -38,8 +38,8 @@ class ContextEpoch(models.Model):
 
 
 class ContextUpdate(models.Model):
-    """A system message that told the model of changes. `before` is the epoch's snapshot before it, for as
-    long as taking the message back would bring that snapshot back."""
+    """A system message with changes of the context. `before` is the epoch's snapshot before it, as long as
+    truncating the message would restore that snapshot."""
 
     pk = models.CompositePrimaryKey("session_id", "seq")
     session = session_key()
@@ -56,18 +56,18 @@ class ContextUpdate(models.Model):
 
 class CompactionQuerySet(models.QuerySet["Compaction"]):
     def finished(self) -> Self:
-        """Not under way."""
+        """Finished."""
         return self.filter(compacted_seq__isnull=False)
 
     def standing(self) -> Self:
-        """Finished, and of messages that are all still there."""
+        """Finished, with all of their messages still in the transcript."""
         return self.finished().filter(truncated_seq__isnull=True)
 
 
 class Compaction(models.Model):
     """Messages that the model sees as one. It replaced those before `end_position`; those from
-    `kept_position` on are in its text, the ones before in its summary. Without a `compacted_seq` it is
-    under way: nobody else begins one while `holder` is at it."""
+    `kept_position` on are in its text, the ones before in its summary. Without a `compacted_seq` it is in
+    progress: no other process begins one while `holder` works on it."""
 
     pk = models.CompositePrimaryKey("session_id", "number")
     session = session_key()

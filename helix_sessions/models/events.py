@@ -44,6 +44,13 @@ class Event(models.Model):
 
     class Meta:
         constraints = [at_least(1, "helix_event_seq", "seq")]
+        indexes = [
+            models.Index(
+                fields=["session", "turn_id", "seq"],
+                name="helix_event_turn_idx",
+                condition=models.Q(turn_id__isnull=False),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.session_id} #{self.seq} {self.type}"

@@ -43,7 +43,7 @@ class IdField(models.CharField):  # type: ignore[type-arg]
 
 
 class DocumentAttribute(DeferredAttribute):
-    """A document of an instance; sealed content is opened when it is asked for, and not before."""
+    """A document of an instance; encrypted content is decrypted on first access."""
 
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         if instance is None:
@@ -64,8 +64,7 @@ class DocumentAttribute(DeferredAttribute):
 class DocumentField(models.Field):  # type: ignore[type-arg]
     """A JSON value kept as the text it was written with: `json`, not `jsonb`, on PostgreSQL.
 
-    It is content, and encrypted where that is switched on, unless it is `searchable`: what operators filter
-    by and count.
+    It is content, and encrypted where encryption is on, unless it is `searchable`: operators filter by these.
     """
 
     empty_strings_allowed = False
@@ -93,6 +92,42 @@ class DocumentField(models.Field):  # type: ignore[type-arg]
         return documents.dump(value)
 
 
+class VectorField(models.Field):  # type: ignore[type-arg]
+    """Numbers of single precision: an array on PostgreSQL, which pgvector can cast, and bytes on SQLite."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "real[]" if connection.vendor == "postgresql" else "blob"
+
+
+class SecretAttribute(DeferredAttribute):
+    """A secret of an instance, decrypted on first access."""
+
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        if instance is None:
+            return self
+        value = super().__get__(instance, cls)
+        if type(value) is Sealed:
+            name = self.field.attname
+            value = instance.__dict__[name] = encryption.open_text(place_of(instance, name), value.text)
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.field.attname] = value
+
+
+class SecretField(models.TextField):  # type: ignore[type-arg]
+    """A text that is encrypted where encryption is on, whoever saves the instance."""
+
+    descriptor_class = SecretAttribute
+
+    def from_db_value(self, value: str | None, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+        return Sealed(value) if value is not None and value.startswith(SEALED) else value
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        value = getattr(model_instance, self.attname)
+        return encryption.seal_text(place_of(model_instance, self.attname), value)
+
+
 @cache
 def key_of(model: type[models.Model]) -> tuple[str, ...]:
     """The columns of a table's primary key, in order."""
@@ -107,7 +142,7 @@ def place_of(instance: models.Model, column: str) -> encryption.Place:
 
 
 def beginning_of(column: str, characters: int) -> Case:
-    """The first characters of a document's text, cut by the database; sealed content cannot be cut."""
+    """The first characters of a document's text, cut by the database; encrypted content cannot be cut."""
     text = Cast(column, models.TextField())
     cut = Left(text, characters, output_field=models.TextField())
     return Case(When(Exact(Left(text, 1), SEALED), then=text), default=cut)
@@ -119,7 +154,7 @@ def size_of(column: str) -> Length:
 
 
 def among(vendor: str, column: str, values: Iterable[str]) -> tuple[str, Any]:
-    """A condition that the column is one of these texts, and its one parameter, however many they are."""
+    """A condition that the column is one of these texts, with one parameter for all of them."""
     if vendor == "postgresql":
         return f"{column} = ANY(%s::text[])", list(values)
     return f"{column} IN (SELECT value FROM json_each(%s))", documents.write(list(values))  # noqa: S608

@@ -1,8 +1,8 @@
 """The database's own guard of the event log: triggers that refuse to change it while its session lives.
 
-What happened is an event, or for a message the message it points to; so both tables are guarded. Rows may
-go when their session has gone, or when the session says its log begins later (`first_seq`). A migration
-that rebuilds one of these tables on SQLite lowers the guard before and raises it after.
+A message is stored once, and its event points to it; so both tables are guarded. Rows may be deleted when
+their session is deleted, or when its log begins later (`first_seq`). A migration that rebuilds one of these
+tables on SQLite lowers the guard before and raises it after.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ _TRIGGERS = {
 
 
 def raise_guard(connection: BaseDatabaseWrapper) -> None:
-    """Guard the log from now on."""
+    """Create the triggers."""
     lower_guard(connection)
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -76,7 +76,7 @@ def raise_guard(connection: BaseDatabaseWrapper) -> None:
 
 
 def lower_guard(connection: BaseDatabaseWrapper) -> None:
-    """Let the log be changed; for rebuilding its tables, and where a sharded database takes no triggers."""
+    """Drop the triggers; to rebuild the tables, and where a distributed database takes no triggers."""
     on = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         for trigger, table in _TRIGGERS.items():
@@ -87,7 +87,7 @@ def lower_guard(connection: BaseDatabaseWrapper) -> None:
 
 
 def is_guarded(connection: BaseDatabaseWrapper) -> bool:
-    """Whether every trigger is in its place."""
+    """Whether every trigger exists."""
     if connection.vendor == "postgresql":
         sql = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'helix\\_guard\\_%' AND tgenabled <> 'D'"
     else:
@@ -95,6 +95,12 @@ def is_guarded(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return bool(cursor.fetchone()[0] == len(_TRIGGERS))
+
+
+def hinders_flush(connection: BaseDatabaseWrapper) -> bool:
+    """Whether `manage.py flush` meets the guard. On SQLite it deletes table by table, in any order, so the
+    log may come before its sessions; PostgreSQL truncates, which no trigger here hinders."""
+    return connection.vendor == "sqlite" and is_guarded(connection)
 
 
 def raise_guard_in_migration(apps: Any, schema_editor: Any) -> None:

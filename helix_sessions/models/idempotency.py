@@ -1,23 +1,18 @@
-"""Answers that were given once and are given again."""
+"""Responses that are kept for retries."""
 
 from django.conf import settings
 from django.db import models
 
+from helix_sessions.models.databases import OwnerKey, go_with_owner
 from helix_sessions.models.fields import DocumentField, IdField
 
 
 class IdempotentAnswer(models.Model):
-    """What a request with an idempotency key was answered. The key belongs to one user; `digest` tells
-    whether a later request is the same one. Without a status, the request is being worked on."""
+    """The response to a request with an idempotency key. The key belongs to one user; `digest` identifies the
+    request. Without a status, the request is in progress."""
 
     pk = models.CompositePrimaryKey("user_id", "key")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        on_delete=models.CASCADE,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
-    )
+    user = OwnerKey(settings.AUTH_USER_MODEL, on_delete=go_with_owner, db_index=False)
     key = IdField()
     digest = IdField(max_length=32)
     status = models.PositiveSmallIntegerField(null=True)

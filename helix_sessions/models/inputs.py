@@ -18,8 +18,8 @@ class InputQuerySet(models.QuerySet["Input"]):
         return self.filter(PENDING)
 
     def unattended(self) -> Self:
-        """Pending in a session nobody drives, and that waits for neither a client nor a sub-session. One that
-        was stopped is left alone until something new is admitted."""
+        """Pending in a session without an owner that waits for neither a client nor a sub-session. A stopped
+        session counts only from its next input on."""
         expired = models.Q(session__lease_expires_at__isnull=True) | models.Q(
             session__lease_expires_at__lte=Now()
         )
@@ -31,7 +31,7 @@ class InputQuerySet(models.QuerySet["Input"]):
         return self.pending().filter(expired, goes_on | fresh, answered)
 
     def in_order(self) -> Self:
-        """As they were admitted."""
+        """In the order of admission."""
         return self.order_by("admitted_seq")
 
 
@@ -67,9 +67,12 @@ class Input(models.Model):
 
 
 class InputClaim(models.Model):
-    """Which session an input id belongs to: the one key that is unique across all sessions."""
+    """Which session of an owner an input id belongs to. Sessions without an owner share one scope."""
 
-    input_id = IdField(primary_key=True)
+    pk = models.CompositePrimaryKey("input_id", "owner_key")
+    input_id = IdField()
+    owner_key = IdField(db_default="")
+    """The owner's key as text; empty for sessions without an owner."""
     session_id = IdField()
 
     def __str__(self) -> str:

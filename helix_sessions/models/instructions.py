@@ -8,7 +8,7 @@ from helix_sessions.models.fields import IdField
 
 
 class Instructions(models.Model):
-    """What the agents of a type are told now. Written by the store, with a revision each time."""
+    """The current instructions of an agent type. The store writes them, with a revision each time."""
 
     agent_type = IdField(_("agent type"), primary_key=True)
     text = models.TextField(_("text"))

@@ -27,8 +27,8 @@ class MessageQuerySet(models.QuerySet["Message"]):
 
 
 class Message(models.Model):
-    """One message. `seq` is the event that recorded it; a truncated message gives its position away
-    and stays for the log, with the event that truncated it."""
+    """One message. `seq` is the event that recorded it; a truncated message loses its position and stays for
+    the log, with the event that truncated it."""
 
     pk = models.CompositePrimaryKey("session_id", "position", "seq")
     session = session_key()

@@ -1,4 +1,4 @@
-"""Documents that whoever drives a session keeps with it under keys of its own."""
+"""Documents that the driver of a session keeps with it, under its own keys."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from helix_sessions.models.fields import DocumentField, IdField
 
 
 class Note(models.Model):
-    """One document under a key. `run_id` is the run that wrote it, by which it can be found again."""
+    """One document under a key. `run_id` is the run that wrote it; notes can be listed by it."""
 
     pk = models.CompositePrimaryKey("session_id", "key")
     session = session_key()

@@ -30,6 +30,7 @@ class Run(models.Model):
     end_sequence = models.BigIntegerField(null=True)
     output = DocumentField(null=True)
     error = DocumentField(null=True)
+    error_fingerprint = IdField(max_length=32, null=True)
     usage = DocumentField(null=True, searchable=True)
     metadata = DocumentField(default=dict)
     started_at = models.DateTimeField()
@@ -45,6 +46,14 @@ class Run(models.Model):
             models.UniqueConstraint(
                 fields=["session"], condition=models.Q(status="running"), name="helix_run_one_running"
             ),
+        ]
+
+        indexes = [
+            models.Index(
+                fields=["error_fingerprint", "session"],
+                name="helix_run_error_idx",
+                condition=models.Q(error_fingerprint__isnull=False),
+            )
         ]
 
     def __str__(self) -> str:

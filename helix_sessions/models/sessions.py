@@ -5,16 +5,20 @@ from typing import Self, cast
 
 from django.conf import settings
 from django.db import connections, models
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions.models.columns import column
 from helix_sessions.models.constraints import at_least, non_negative, one_of
+from helix_sessions.models.databases import OwnerKey, forget_owner
 from helix_sessions.models.fields import DocumentField, IdField
+from helix_sessions.models.sql import AGENT_TYPES
 from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
-    """Sessions in the words of those who look for them."""
+    """Filters of sessions, by the words of the domain."""
 
     def active(self) -> Self:
         """Open for work."""
@@ -29,19 +33,19 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(status__in=UNFINISHED_STATUSES)
 
     def running(self) -> Self:
-        """A run is under way."""
-        return self.filter(run_id__isnull=False)
+        """Not ended, and a run is under way."""
+        return self.unfinished().filter(run_id__isnull=False)
 
     def awaiting_client(self) -> Self:
-        """A tool call waits for a person or a client."""
-        return self.filter(awaiting_client=True)
+        """Not ended, and a tool call waits for a person or a client."""
+        return self.unfinished().filter(awaiting_client=True)
 
     def waiting(self) -> Self:
         """Not ended, and waiting for a person, a client or a sub-session; those that wait longest first."""
         return self.filter(waiting_since__isnull=False).order_by("waiting_since", "session_id")
 
     def past_deadline(self, now: datetime) -> Self:
-        """A tool call has waited for its answer longer than it may."""
+        """A pending tool call is past its deadline."""
         return self.filter(next_deadline__lte=now)
 
     def expired(self, now: datetime | None = None) -> Self:
@@ -49,25 +53,32 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.unfinished().filter(expires_at__lt=now or Now())
 
     def interrupted_by_request(self) -> Self:
-        """Asked to stop, and nobody has taken the request yet."""
-        return self.filter(interrupt_requested_at__isnull=False)
+        """Not ended, asked to stop, and nobody has taken the request yet."""
+        return self.unfinished().filter(interrupt_requested_at__isnull=False)
 
     def stuck(self, since: datetime) -> Self:
-        """Running without progress since then."""
-        return self.running().filter(updated_at__lt=since)
+        """Running without a sign of the agent since then; what an operator does is none."""
+        signs = self.running().alias(last_sign=Coalesce("last_agent_activity_at", "updated_at"))
+        return signs.filter(last_sign__lt=since)
+
+    def runnable(self, now: datetime | None = None) -> Self:
+        """A driver has something to do, and nobody drives them; the first to become runnable first."""
+        # By the clock that says when they are; leases go by the database's.
+        due = self.unleased(now).filter(runnable_at__lte=now or timezone.now())
+        return due.order_by("runnable_at", "session_id")
 
     def leased(self, now: datetime | None = None) -> Self:
-        """Somebody holds a lease whose time is not over."""
+        """An owner has a lease that has not expired."""
         return self.filter(lease_expires_at__gt=now or Now())
 
     def unleased(self, now: datetime | None = None) -> Self:
-        """Nobody drives them, or whoever did is out of time."""
+        """Without a lease, or with an expired one."""
         expired = models.Q(lease_expires_at__isnull=True) | models.Q(lease_expires_at__lte=now or Now())
         return self.filter(expired)
 
     def abandoned(self, now: datetime | None = None) -> Self:
         """A run is under way, and the lease of whoever drove it ran out."""
-        return self.running().filter(lease_expires_at__lte=now or Now())
+        return self.filter(run_id__isnull=False, lease_expires_at__lte=now or Now())
 
     def owned_by(self, owner_id: object) -> Self:
         return self.filter(owner_id=owner_id)
@@ -92,10 +103,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return found if above is None else found.filter(session_id__lt=above)
 
     def agent_types(self, limit: int) -> list[str]:
-        """The first kinds of agents by name, whatever the number of sessions: each costs one index probe."""
+        """The first agent types by name. Each costs one index probe, whatever the number of sessions."""
         connection = connections[self.db]
         with connection.cursor() as cursor:
-            cursor.execute(AGENT_TYPES_SQL, [limit])
+            cursor.execute(AGENT_TYPES, [limit])
             return [row[0] for row in cursor.fetchall()]
 
 
@@ -103,26 +114,15 @@ _Sessions = models.Manager.from_queryset(SessionQuerySet)
 
 
 class PresentSessions(_Sessions["Session"]):
-    """The sessions that are there: all but those with a tombstone for a status."""
+    """All sessions but tombstones."""
 
     def get_queryset(self) -> SessionQuerySet:
         """Without tombstones."""
         return cast(SessionQuerySet, super().get_queryset().exclude(status=TOMBSTONE))
 
 
-AGENT_TYPES_SQL = """
-WITH RECURSIVE kinds (agent_type) AS (
-    SELECT min(agent_type) FROM helix_sessions_session
-    UNION ALL
-    SELECT (SELECT min(s.agent_type) FROM helix_sessions_session s WHERE s.agent_type > kinds.agent_type)
-    FROM kinds WHERE kinds.agent_type IS NOT NULL
-)
-SELECT agent_type FROM kinds WHERE agent_type IS NOT NULL LIMIT %s
-"""
-
-
 def next_prefix(prefix: str) -> str | None:
-    """The least text above every text that begins so, by code points; `None` if there is none."""
+    """The least text above every text with this prefix, by code points; `None` if there is none."""
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1]) + 1
         if point == 0xD800:  # surrogates are no characters
@@ -133,71 +133,84 @@ def next_prefix(prefix: str) -> str | None:
 
 
 class Session(models.Model):
-    """The container of a conversation. Written by the store only, under this row's lock."""
+    """The container of a conversation. Written by the store only, under this row's lock.
+
+    A column's line here says all there is to say about it: `column` adds what the store does with it beyond
+    storing it. What a caller sees of the row is what `SessionState` has a field for, by the same name.
+    """
 
     session_id = IdField(primary_key=True)
-    agent_type = IdField()
+    agent_type = column(IdField(), branched=True)
     stream_id = IdField(null=True)
-    mode = IdField(max_length=16, default="standard")
+    mode = column(IdField(max_length=16, default="standard"), branched=True)
     parent_session_id = IdField(null=True)
     root_session_id = IdField(null=True)
     forked_from_session_id = IdField(null=True)
     forked_from_checkpoint_id = IdField(max_length=512, null=True)
 
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        on_delete=models.SET_NULL,
-        null=True,
-        db_constraint=False,
-        db_index=False,
-        related_name="+",
+    owner = column(
+        OwnerKey(settings.AUTH_USER_MODEL, on_delete=forget_owner, null=True, db_index=False),
+        branched=True,
     )
-    user_id = IdField(null=True)
-    tags = DocumentField(default=list, searchable=True)
-    metadata = DocumentField(default=dict, searchable=True)
+    user_id = column(IdField(null=True), saved=True, branched=True)
+    tags = column(DocumentField(default=list, searchable=True), saved=True, branched=True)
+    metadata = column(DocumentField(default=dict, searchable=True), saved=True, branched=True)
 
-    status = IdField(max_length=16, default="active")
-    status_since = models.DateTimeField()
-    error = DocumentField(null=True)
-    failure_reason = models.TextField(null=True)  # noqa: DJ001
-    output = DocumentField(null=True)
-    interrupt_context = DocumentField(null=True)
+    status = column(IdField(max_length=16, default="active"), saved=True)
+    status_since = column(models.DateTimeField(), read="never")
+    error = column(DocumentField(null=True), saved=True)
+    error_fingerprint = column(IdField(max_length=32, null=True))
+    failure_reason = column(models.TextField(null=True), saved=True)
+    output = column(DocumentField(null=True), read="on request", saved=True)
+    interrupt_context = column(DocumentField(null=True), read="on request", saved=True)
     interrupt_reason = DocumentField(null=True)
     interrupt_requested_at = models.DateTimeField(null=True)
 
-    pending_client_tool_calls = DocumentField(null=True)
+    pending_client_tool_calls = column(DocumentField(null=True), read="on request", saved=True, is_map=True)
     awaiting_client = models.BooleanField(default=False)
     next_deadline = models.DateTimeField(null=True)
-    suspended_awaiting_children = DocumentField(null=True)
+    suspended_awaiting_children = column(
+        DocumentField(null=True), read="on request", saved=True, is_map=True, names_sessions=True
+    )
     awaiting_children = models.BooleanField(default=False)
     waiting_since = models.DateTimeField(null=True)
-    suspended_step_id = IdField(null=True)
-    suspension_context = DocumentField(null=True)
-    completed_client_tool_calls = DocumentField(null=True)
-    client_tool_call_ownership = DocumentField(null=True)
-    tracing_context = DocumentField(null=True)
-    location = DocumentField(null=True)
-    workspace_ref = DocumentField(null=True, searchable=True)
+    suspended_step_id = column(IdField(null=True), saved=True)
+    suspension_context = column(DocumentField(null=True), read="on request", saved=True)
+    completed_client_tool_calls = column(DocumentField(null=True), read="on request", saved=True, is_map=True)
+    client_tool_call_ownership = column(
+        DocumentField(null=True), read="on request", saved=True, is_map=True, names_sessions=True
+    )
+    tracing_context = column(DocumentField(null=True), read="on request", saved=True)
+    location = column(DocumentField(null=True), read="on request", saved=True, branched=True)
+    workspace_ref = column(DocumentField(null=True, searchable=True), read="on request", saved=True)
 
     version = models.BigIntegerField(default=1)
     write_mark = models.BigIntegerField(null=True)
     head_seq = models.BigIntegerField(default=0)
     first_seq = models.BigIntegerField(default=1)
     message_count = models.BigIntegerField(default=0)
-    open_calls = DocumentField(null=True)
-    step_count = models.BigIntegerField(default=0)
+    open_calls = column(DocumentField(null=True), composed=True)
+    step_count = column(models.BigIntegerField(default=0), saved=True)
     resume_count = models.BigIntegerField(default=0)
     turn_count = models.BigIntegerField(default=0)
     staged_count = models.BigIntegerField(default=0)
     pending_inputs = models.BigIntegerField(default=0)
     run_id = IdField(null=True)
+    runnable_at = models.DateTimeField(null=True)
+    run_requested = models.BooleanField(default=False, db_default=False)
+    run_requested_at = models.DateTimeField(null=True)
+    attempts = models.BigIntegerField(default=0, db_default=0)
+    retry_attempt = models.BigIntegerField(default=0, db_default=0)
+    last_agent_activity_at = models.DateTimeField(null=True)
+    usage = DocumentField(null=True, searchable=True)
+    has_blobs = column(models.BooleanField(null=True), imported=False)
     fence = models.BigIntegerField(default=0)
-    lease_owner = IdField(null=True)
-    lease_token = IdField(max_length=32, null=True)
-    lease_expires_at = models.DateTimeField(null=True)
+    lease_owner = column(IdField(null=True), imported=False)
+    lease_token = column(IdField(max_length=32, null=True), imported=False)
+    lease_expires_at = column(models.DateTimeField(null=True), imported=False)
     checkpoint_id = IdField(max_length=512, null=True)
-    checkpointed_at = models.DateTimeField(null=True)
-    checkpoint_source = IdField(max_length=16, null=True)
+    checkpointed_at = column(models.DateTimeField(null=True), read="never")
+    checkpoint_source = column(IdField(max_length=16, null=True), read="never")
 
     state_number = models.BigIntegerField(default=0)
     state_base = models.BigIntegerField(default=0)
@@ -206,7 +219,7 @@ class Session(models.Model):
     state_delta = models.BigIntegerField(default=0)
     state_digest = IdField(max_length=32, default="", digest=True)
 
-    expires_at = models.DateTimeField(null=True)
+    expires_at = column(models.DateTimeField(null=True), saved=True)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
@@ -228,6 +241,8 @@ class Session(models.Model):
                 "turn_count",
                 "staged_count",
                 "pending_inputs",
+                "attempts",
+                "retry_attempt",
                 "fence",
                 "state_number",
                 "state_base",
@@ -293,6 +308,17 @@ class Session(models.Model):
                 name="helix_session_interrupt_idx",
                 condition=models.Q(interrupt_requested_at__isnull=False),
             ),
+            # One probe finds the next session of an agent type, however many sessions there are.
+            models.Index(
+                fields=["agent_type", "runnable_at", "session_id"],
+                name="helix_session_runnable_idx",
+                condition=models.Q(runnable_at__isnull=False),
+            ),
+            models.Index(
+                fields=["error_fingerprint", "session_id"],
+                name="helix_session_error_idx",
+                condition=models.Q(error_fingerprint__isnull=False),
+            ),
             models.Index(
                 fields=["status_since"],
                 name="helix_session_ended_idx",
@@ -302,8 +328,13 @@ class Session(models.Model):
         permissions = [
             ("view_all_sessions", _("Can see the sessions of every owner")),
             ("manage_all_sessions", _("Can change the sessions of every owner")),
+            ("drive_session", _("Can drive their own sessions over HTTP, as a backend does")),
+            ("drive_any_session", _("Can drive the sessions of every owner over HTTP")),
             ("expire_session", _("Can expire sessions now")),
             ("set_expiry_session", _("Can set and extend the expiry of sessions")),
+            ("run_session", _("Can have sessions run")),
+            ("resume_session", _("Can resume paused and interrupted sessions")),
+            ("retry_session", _("Can have the failed runs of sessions tried again")),
             ("interrupt_session", _("Can interrupt sessions")),
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),

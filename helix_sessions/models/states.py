@@ -1,4 +1,4 @@
-"""The agent's own document, as it was at each point where it has to be known."""
+"""The custom states of a session."""
 
 from django.db import models
 

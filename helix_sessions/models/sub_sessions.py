@@ -1,4 +1,4 @@
-"""What a session knows of the sessions it started."""
+"""References of a session to its sub-sessions."""
 
 from django.db import models
 

@@ -2,41 +2,88 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from django.utils.module_loading import import_string
 
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
+from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.types import TurnOutcome
+from helix_sessions.values.agents import value_of
+from helix_sessions.values.tools import ToolOptions
+
+TurnAnswer: TypeAlias = TurnOutcome | Mapping[str, Any] | str
+"""What a turn may come to: an outcome, a dict of its fields or of a message, or what the assistant said."""
+
+PYDANTIC_AI = "pydantic-ai"
+OPENAI_AGENTS = "openai-agents"
+
+_FRAMEWORKS = {
+    ("pydantic_ai.agent.abstract", "AbstractAgent"): PYDANTIC_AI,
+    ("agents.agent", "Agent"): OPENAI_AGENTS,
+}
+"""The classes of agents: a framework that nobody uses is not imported to tell."""
 
 
 class Agent(Protocol):
-    """What runs a session. Its methods and tools may be plain or async."""
+    """What runs a session. Its methods and tools may be plain or async.
 
-    tools: Mapping[str, Callable[..., Any]]
-    """Executed by the runner: `tool(arguments, turn)` returns JSON, or a `ToolResult`."""
-    client_tools: Collection[str]
-    """Calls of these suspend the session until a client has answered."""
-    approval_tools: Collection[str]
-    """Calls of these suspend the session until somebody approves, and are executed then."""
+    These are read where an agent has them: `tools`, by name, which the runner executes (`tool(arguments,
+    turn)` returns JSON, a `ToolResult` or a `Spawn`); `client_tools`, names whose calls suspend the session
+    until a client has answered; `approval_tools`, names whose calls are executed when a person has approved;
+    `subagents`, `tool_options`, `retry` and `turn_timeout`.
+    """
 
-    def run_turn(self, turn: TurnContext) -> TurnOutcome | Awaitable[TurnOutcome]:
+    def run_turn(self, turn: TurnContext, /) -> TurnAnswer | Awaitable[TurnAnswer]:
         """Ask the model once."""
 
 
-def tools_of(agent: Any) -> Mapping[str, Callable[..., Any]]:
-    """An agent without tools need not say so."""
-    return getattr(agent, "tools", None) or {}
+class NamedAgent(Protocol):
+    """An agent of a framework: it has a name."""
+
+    @property
+    def name(self) -> str | None:
+        """The framework's name for it."""
 
 
-def client_tools_of(agent: Any) -> Collection[str]:
-    return getattr(agent, "client_tools", None) or ()
+class Toolbox:
+    """The tools of an agent, by name."""
+
+    def __init__(self, agent: Any) -> None:
+        self._functions: Mapping[str, Callable[..., Any]] = getattr(agent, "tools", None) or {}
+        self._client: Collection[str] = getattr(agent, "client_tools", None) or ()
+        self._approval: Collection[str] = getattr(agent, "approval_tools", None) or ()
+        self.subagents: Mapping[str, str] = getattr(agent, "subagents", None) or {}
+        given: Mapping[str, Any] = getattr(agent, "tool_options", None) or {}
+        self._options = {name: value_of(ToolOptions, options) for name, options in given.items()}
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        return self._functions.get(name)
+
+    def options(self, name: str) -> ToolOptions:
+        return self._options.get(name) or _PLAIN
+
+    def needs_approval(self, name: str, kind: str | None = None) -> bool:
+        """Whether a call of it waits for an approval. `kind`: what a framework says of this very call."""
+        said = self.options(name).approval
+        return kind == APPROVAL or name in self._approval if said is None else bool(said)
+
+    def is_clients(self, name: str, kind: str | None = None) -> bool:
+        """Whether a client answers a call of it. `kind`: what a framework says of this very call."""
+        said = self.options(name).client
+        if said is None:
+            return name in self._client or (kind == CLIENT_TOOL and name not in self.subagents)
+        return said
+
+    @property
+    def repeatable(self) -> dict[str, int]:
+        """The tools that may be executed again after a crash, each with how often."""
+        return {name: options.retries for name, options in self._options.items() if options.retries}
 
 
-def approval_tools_of(agent: Any) -> Collection[str]:
-    return getattr(agent, "approval_tools", None) or ()
+_PLAIN = ToolOptions()
 
 
 def agent_for(agent_type: str) -> Any | None:
@@ -44,6 +91,11 @@ def agent_for(agent_type: str) -> Any | None:
     agents = conf.AGENTS
     named = agents.get(agent_type, agents.get("*"))
     return None if named is None else _agent(named) if isinstance(named, str) else named
+
+
+def is_driven_here(agent_type: str) -> bool:
+    """Whether `HELIX_SESSIONS["AGENTS"]` names an agent for a type of session, which is not loaded for it."""
+    return agent_type in conf.AGENTS or "*" in conf.AGENTS
 
 
 def configured_agents() -> dict[str, Any]:
@@ -58,7 +110,33 @@ def _agent(path: str) -> Any:
         found = import_string(path)
     except ImportError as error:
         raise NotConfigured(f"The agent {path!r} cannot be imported: {error}") from error
-    agent = found if hasattr(found, "run_turn") and not isinstance(found, type) else found()
-    if not callable(getattr(agent, "run_turn", None)):
-        raise NotConfigured(f"{path!r} is no agent: it has no run_turn.")
-    return agent
+    if isinstance(found, type) or not is_agent(found):
+        if not callable(found):
+            raise NotConfigured(f"{path!r} is a {type(found).__name__}, which is no agent.")
+        found = found()
+    return driven(found)
+
+
+def framework_of(value: Any) -> str | None:
+    """The framework whose agent a value is; `None`: it is of none that we know."""
+    if isinstance(value, type):
+        return None
+    bases = ((base.__module__, base.__name__) for base in type(value).__mro__)
+    return next((_FRAMEWORKS[base] for base in bases if base in _FRAMEWORKS), None)
+
+
+def is_agent(value: Any) -> bool:
+    """Whether a runner can drive it: it has `run_turn`, or is an agent of a framework that we know."""
+    return hasattr(value, "run_turn") or framework_of(value) is not None
+
+
+def driven(agent: Any) -> Any:
+    """The agent as a runner drives it: with `run_turn`, by itself or made `durable`. What cannot hold under
+    our loop is refused here."""
+    if hasattr(agent, "run_turn"):
+        return agent
+    if framework_of(agent) is None:
+        raise NotConfigured(f"A {type(agent).__name__} is no agent: it has no run_turn.")
+    from helix_sessions.agents import durable
+
+    return durable(agent)

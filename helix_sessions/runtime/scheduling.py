@@ -6,13 +6,13 @@ Where `TASKS` is not configured nobody is told, and `manage.py run_sessions` fin
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.compaction import configured_policy, configured_summarizer
-from helix_sessions.runtime.loop.runner import SessionRunner
-from helix_sessions.runtime.loop.sweeps import Sweep
+from helix_sessions.runtime.loop.runner import LEASE_SECONDS, SessionRunner, claim_next, new_owner
 from helix_sessions.runtime.sources import configured_sources
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RunOutcome
@@ -28,7 +28,7 @@ def schedule_run(session_id: str, *, agent_type: str, using: str) -> bool:
     return _schedule("run_session", session_id, agent_type, using)
 
 
-def runner_for(session_id: str, using: str) -> SessionRunner:
+def runner_for(session_id: str, using: str | None) -> SessionRunner:
     """A runner with the agent that the settings name for the session."""
     store = SessionStore(using)
     agent_type = store.get_session_head(session_id).agent_type
@@ -52,20 +52,24 @@ def configured_runner(agent: Any, store: SessionStore, **options: Any) -> Sessio
     )
 
 
-def drive(session_id: str, using: str, *, forced: bool) -> RunOutcome:
+def drive(session_id: str, using: str | None, *, forced: bool) -> RunOutcome:
     """What the tasks do."""
     runner = runner_for(session_id, using)
-    return runner.run(session_id) if forced else runner.wake(session_id)
+    at = runner.store.load_state(session_id).runnable_at
+    if forced or (at is not None and at <= timezone.now()):
+        return runner.run(session_id)
+    return runner.wake(session_id)
 
 
-def sweep(using: str) -> int:
-    """Attend to every session that nobody does and whose type has an agent; how many those were."""
-    store = SessionStore(using)
-    agents = configured_agents()
-    found = Sweep(store, None if "*" in agents else list(agents)).find()
-    for each in found:
-        configured_runner(agent_for(each.agent_type), store).attend(each)
-    return len(found)
+def sweep(using: str | None) -> int:
+    """Drive every session that is runnable and whose type has an agent; how many those were."""
+    store, named = SessionStore(using), configured_agents()
+    types = None if "*" in named else list(named)
+    owner, swept = new_owner(), 0
+    while (driver := claim_next(store, owner, LEASE_SECONDS, agent_types=types)) is not None:
+        runner = configured_runner(agent_for(driver.known.row.agent_type), store)
+        swept += runner.drive_claimed(driver).kind != "idle"
+    return swept
 
 
 def _schedule(task: str, session_id: str, agent_type: str, using: str) -> bool:

@@ -1,7 +1,7 @@
 """An agent that says what it is told to: for tests, documentation and trying things out."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from helix_sessions.runtime.turn_context import TurnContext
@@ -10,20 +10,25 @@ from helix_sessions.types import TurnOutcome
 
 class ScriptedAgent:
     """Each turn is answered by the next line of the script: a string, a message, a `TurnOutcome`, an
-    exception to raise, or a function of the turn that returns one of these. When the script is at its end,
-    the last user message is echoed."""
+    exception to raise, or a function of the turn that returns one of these. The lines are arguments, or one
+    list. When the script is at its end, the last user message is echoed."""
 
     def __init__(
         self,
-        script: Iterable[Any] = (),
-        *,
+        *outcomes: Any,
         tools: Mapping[str, Callable[..., Any]] | None = None,
         client_tools: Collection[str] = (),
         approval_tools: Collection[str] = (),
+        subagents: Mapping[str, str] | None = None,
+        tool_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.tools = dict(tools or {})
         self.client_tools = client_tools
         self.approval_tools = approval_tools
+        self.subagents = dict(subagents or {})
+        self.tool_options = dict(tool_options or {})
+        is_listed = len(outcomes) == 1 and isinstance(outcomes[0], list | tuple | Iterator)
+        script: Iterable[Any] = outcomes[0] if is_listed else outcomes
         self.turns: list[TurnContext] = []
         """The turns it was asked for, in order."""
         self._script = iter(list(script))

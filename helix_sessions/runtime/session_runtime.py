@@ -1,16 +1,16 @@
 """Load, act, save, announce: one sentence for each change of a session."""
 
 import logging
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.runtime import announcements
-from helix_sessions.runtime.actions.base import Action, Desk, StagedAction
+from helix_sessions.runtime.actions.base import Action, ActionContext, StagedAction
 from helix_sessions.runtime.hooks import Hook, Hooks
-from helix_sessions.runtime.loop.waiting import afinish, finish
+from helix_sessions.runtime.loop.io import IO, Inline, OnLoop, finished
 from helix_sessions.store import SessionStore
 from helix_sessions.store.agents import agent_sessions
 from helix_sessions.store.agents.agent_sessions import Loaded
@@ -59,7 +59,7 @@ class SessionRuntime:
 
         With `expected_version`, a session of another version raises `StaleState` before anything is done.
         """
-        return finish(self._execute(session_id, action, expected_version))
+        return finished(self._execute(Inline(), session_id, action, expected_version))
 
     def get_session(self, session_id: str) -> AgentSession:
         """The session as it is now, one with the status `deleted` included."""
@@ -92,7 +92,7 @@ class SessionRuntime:
         self, session_id: str, action: Action, *, expected_version: int | None = None
     ) -> AgentSession:
         """`execute`, to be awaited. While an async agent answers, no thread is held."""
-        return await afinish(self._execute(session_id, action, expected_version))
+        return await self._execute(OnLoop(), session_id, action, expected_version)
 
     async def aget_session(self, session_id: str) -> AgentSession:
         """`get_session`, to be awaited."""
@@ -106,25 +106,31 @@ class SessionRuntime:
         """`list_sessions`, to be awaited."""
         return await sync_to_async(self.list_sessions)(**filters)
 
-    def _execute(
-        self, session_id: str, action: Action, expected_version: int | None
-    ) -> Generator[Awaitable[Any], Any, AgentSession]:
+    async def _execute(
+        self, io: IO, session_id: str, action: Action, expected_version: int | None
+    ) -> AgentSession:
         if not callable(getattr(action, "execute_on", None)):
             raise InvalidInput("An action needs a method execute_on.")
         name, expected = type(action).__name__, inputs.expected_version(expected_version)
-        loaded, before = self._load(session_id, expected)
-        desk = _Desk(self, loaded, name)
+        loaded, before = await io.db(self._load, session_id, expected)
+        context = _RuntimeContext(self, io, loaded, name)
         if isinstance(action, StagedAction):
-            after = yield from action.stages(before, desk)
+            after = await action.stages(before, context)
         else:
-            after = action.execute_on(before)
+            after = await io.db(action.execute_on, before)
+        return await io.db(self._finish, before, after, context, name)
+
+    def _finish(
+        self, before: AgentSession, after: Any, context: "_RuntimeContext", name: str
+    ) -> AgentSession:
+        """Save what an action made of a session."""
         if not isinstance(after, AgentSession):
             raise InvalidInput(f"An action must return an AgentSession, not a {type(after).__name__}.")
         announcements.action_executed(SessionRuntime, before, after, name)
         after = self._hooks.run("after_action", after)
-        if after.version == 0 or after.session_id != loaded.session.session_id:
-            return self._create(after, made_of=desk.loaded)[1]
-        return self._save(desk.loaded, after, name, writes=desk.writes, output=desk.output)[1]
+        if after.version == 0 or after.session_id != before.session_id:
+            return self._create(after, made_of=context.loaded)[1]
+        return self._save(context.loaded, after, name, writes=context.writes, output=context.output)[1]
 
     def _load(self, session_id: str, expected_version: int | None = None) -> tuple[Loaded, AgentSession]:
         try:
@@ -173,11 +179,11 @@ class SessionRuntime:
             raise
 
 
-class _Desk(Desk):
-    """The desk of an action that this runtime executes."""
+class _RuntimeContext(ActionContext):
+    """The context of an action that this runtime executes."""
 
-    def __init__(self, runtime: SessionRuntime, loaded: Loaded, action: str) -> None:
-        super().__init__(runtime.store)
+    def __init__(self, runtime: SessionRuntime, io: IO, loaded: Loaded, action: str) -> None:
+        super().__init__(runtime.store, io)
         self._runtime = runtime
         self._action = action
         self.loaded = loaded
@@ -186,7 +192,7 @@ class _Desk(Desk):
         """As the session's row knows them."""
         return agent_sessions.healing(self.loaded, session)
 
-    def save(self, session: AgentSession) -> AgentSession:
+    async def save(self, session: AgentSession) -> AgentSession:
         """Save on the way, as the last save does it; the session as it is stored now."""
-        self.loaded, _ = self._runtime._save(self.loaded, session, self._action)
+        self.loaded, _ = await self.io.db(self._runtime._save, self.loaded, session, self._action)
         return self.loaded.session

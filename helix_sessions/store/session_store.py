@@ -1,12 +1,21 @@
 """The table of operations: every public method of the store, and the function behind it."""
 
 from helix_sessions.messages.projection import project_messages
-from helix_sessions.store.calls import answer_links, children, resume, sub_sessions, submissions, suspend
+from helix_sessions.store.calls import (
+    answer_links,
+    children,
+    decisions,
+    resume,
+    sub_sessions,
+    submissions,
+    suspend,
+    tool_rules,
+)
 from helix_sessions.store.context import compactions, contexts, instructions, truncate
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.inbox import inbox
-from helix_sessions.store.keyed import audits, idempotency, notes
+from helix_sessions.store.keyed import audits, blobs, idempotency, notes
 from helix_sessions.store.maintenance import (
     archives,
     doctor,
@@ -18,7 +27,16 @@ from helix_sessions.store.maintenance import (
     retention,
     rotations,
 )
-from helix_sessions.store.runs import interrupts, leases, rescue, runs, statuses
+from helix_sessions.store.outbox import deliveries, sending, webhooks
+from helix_sessions.store.runs import (
+    interrupts,
+    leases,
+    requests,
+    rescue,
+    runs,
+    statuses,
+    usages,
+)
 from helix_sessions.store.sessions import (
     branch,
     create,
@@ -26,6 +44,7 @@ from helix_sessions.store.sessions import (
     listing,
     metadata,
     recover,
+    regenerate,
     rewind,
     steps,
     turns,
@@ -41,6 +60,7 @@ class SessionStore(Store):
     ensure_session = operation(create.ensure_session)
     recover_run = operation(recover.recover_run)
     rewind = operation(rewind.rewind)
+    regenerate = operation(regenerate.regenerate)
     create_session = operation(create.create_session)
     session_exists = operation(create.session_exists)
     get_session_head = operation(metadata.get_session_head)
@@ -52,6 +72,7 @@ class SessionStore(Store):
     page_of_sessions = operation(listing.page_of_sessions)
     list_sessions = operation(listing.list_sessions)
     patch_metadata = operation(metadata.patch_metadata)
+    update_session = operation(metadata.update_session)
     set_expiry = operation(metadata.set_expiry)
     open_step = operation(steps.open_step)
     end_run = operation(steps.end_run)
@@ -110,12 +131,16 @@ class SessionStore(Store):
     list_runs = operation(runs.list_runs)
     query_runs = operation(runs.query_runs, traced=False)
     page_of_runs = operation(runs.page_of_runs)
-    update_status = operation(statuses.update_status)
-    compare_and_set_status = operation(statuses.compare_and_set_status)
+    request_run = operation(requests.request_run)
+    retry_run = operation(requests.retry_run)
+    list_runnable = operation(requests.list_runnable)
+    get_usage = operation(usages.get_usage)
     increment_step_count = operation(statuses.increment_step_count)
     increment_resume_count = operation(statuses.increment_resume_count)
 
     # calls
+    update_status = operation(decisions.update_status)
+    compare_and_set_status = operation(decisions.compare_and_set_status)
     create_answer_link = operation(answer_links.create_answer_link)
     read_answer_link = operation(answer_links.read_answer_link)
     submit_by_answer_link = operation(answer_links.submit_by_answer_link)
@@ -128,6 +153,9 @@ class SessionStore(Store):
     submit_tool_result = operation(submissions.submit_tool_result)
     settle_expired_calls = operation(submissions.settle_expired_calls)
     suspend = operation(suspend.suspend)
+    set_tool_rule = operation(tool_rules.set_tool_rule)
+    list_tool_rules = operation(tool_rules.list_tool_rules)
+    delete_tool_rule = operation(tool_rules.delete_tool_rule)
 
     # inbox
     admit_input = operation(inbox.admit_input)
@@ -151,6 +179,10 @@ class SessionStore(Store):
     list_instructions_revisions = operation(instructions.list_instructions_revisions)
 
     # keyed
+    put_blob = operation(blobs.put_blob)
+    open_blob = operation(blobs.open_blob)
+    attach_blob = operation(blobs.attach_blob)
+    get_blob = operation(blobs.get_blob)
     prune_audit_trail = operation(audits.prune_audit_trail)
     answer_once = operation(idempotency.answer_once)
     prune_idempotency_keys = operation(idempotency.prune_idempotency_keys)
@@ -158,6 +190,16 @@ class SessionStore(Store):
     get_notes = operation(notes.get_notes)
     remove_notes = operation(notes.remove_notes)
     find_notes = operation(notes.find_notes)
+
+    # outbox
+    create_webhook = operation(webhooks.create_webhook)
+    get_webhook = operation(webhooks.get_webhook)
+    list_webhooks = operation(webhooks.list_webhooks)
+    update_webhook = operation(webhooks.update_webhook)
+    delete_webhook = operation(webhooks.delete_webhook)
+    list_webhook_deliveries = operation(deliveries.list_webhook_deliveries)
+    replay_webhook_delivery = operation(deliveries.replay_webhook_delivery)
+    send_webhooks = operation(sending.send_webhooks)
 
     # maintenance
     archive_events = operation(archives.archive_events)

@@ -1,8 +1,8 @@
 """Pokes between processes: one thread and one connection of a process for a PostgreSQL database.
 
-The thread starts when there is something to send or to wait for, and it and its connection go when there has
-been nothing for a while. It sends NOTIFY after the commit and outside any writing transaction, because NOTIFY
-takes a lock that all committing notifiers of a server share. It listens while somebody here watches.
+The thread starts when there is something to send or to wait for, and ends, with its connection, when it has
+been idle for a while. It sends NOTIFY after the commit and outside any writing transaction, because NOTIFY
+takes a lock that all committing notifiers of a server share. It listens while this process has watchers.
 """
 
 import atexit
@@ -21,6 +21,8 @@ from psycopg import pq
 
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
+from helix_sessions.stream import sql
+from helix_sessions.stream.sql import CHANNEL
 from helix_sessions.types import Fragment
 
 if TYPE_CHECKING:
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("helix_sessions.stream")
 
-CHANNEL = "helix_sessions"
 MAX_PAYLOAD = 7_500
 """PostgreSQL takes less than 8,000 bytes."""
 
 _FRAGMENT_MARK = "\n"
-"""What a fragment's payload begins with, and a session id cannot."""
+"""The prefix of a fragment's payload, with which no session id begins."""
 
 _GAP = 0.002
 _LONGEST_GAP = 0.25
@@ -41,21 +42,15 @@ _SHARE = 10
 """Sending takes at most about a tenth of the time: between two NOTIFYs passes ten times what the last one
 took, within these bounds. What comes in between goes in one statement, so the busier, the cheaper."""
 _IDLE = 2.0
-"""Seconds without anything to do until the connection is given up."""
+"""Seconds of idleness until the connection is closed."""
 _FAREWELL = 1.0
 """Seconds a process that ends waits until its last announcements are sent."""
 _SILENCE = 30.0
-"""Seconds of silence after which a listening connection is tried."""
+"""Seconds of silence after which a listening connection is tested."""
 _RETRY = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _MOST_WAITING = 10_000
 _MOST_FRAGMENTS = 500
 
-# The notification is not worth a flush of the write-ahead log.
-_NOTIFY = b"SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
-_NOTIFY_ALL = (
-    b"SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
-    b" WHERE set_config('synchronous_commit', 'off', true) IS NOT NULL"
-)
 _PREPARED = b"helix_sessions_notify"
 _PARAMETERS: dict[str, Any] = {
     "connect_timeout": 10,
@@ -74,13 +69,14 @@ class Channel:
         self.listening = False
         """Whether pokes of other processes arrive at this moment."""
         self._hub = hub
-        self._is_postgresql = connections[alias].vendor == "postgresql"
+        self._notifies = sql.notifies(connections[alias])
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._bell: _Bell | None = None
         self._sessions: dict[str, None] = {}
-        self._fragments: deque[str] = deque()
+        self._fragments: deque[_Packet] = deque()
+        self._open_packets: dict[str, _Packet] = {}
         self._all_sent = threading.Event()
         self._all_sent.set()
 
@@ -97,21 +93,27 @@ class Channel:
         """Pass a fragment to other processes, if it is small and there is room."""
         if not self._in_use:
             return
-        payload = _payload(fragment)
+        text = documents.write(fragment.data)
         with self._lock:
-            if len(payload.encode()) <= MAX_PAYLOAD and len(self._fragments) < _MOST_FRAGMENTS:
-                self._fragments.append(payload)
-                self._ring()
+            packet = self._open_packets.get(fragment.message_id or "")
+            if packet is None or not packet.add(fragment, text):
+                packet = _Packet(fragment, text)
+                if packet.size > MAX_PAYLOAD or len(self._fragments) >= _MOST_FRAGMENTS:
+                    return
+                self._fragments.append(packet)
+                if fragment.message_id is not None:
+                    self._open_packets[fragment.message_id] = packet
+            self._ring()
 
     def look(self) -> None:
-        """Somebody came or left: listen, or stop."""
+        """The number of watchers changed: listen, or stop."""
         if self._in_use and (self._thread is not None or self._wants_to_listen):
             with self._lock:
                 self._ring()
 
     @property
     def _in_use(self) -> bool:
-        return self._is_postgresql and conf.STREAM_NOTIFY
+        return self._notifies and conf.STREAM_NOTIFY
 
     @property
     def _wants_to_listen(self) -> bool:
@@ -119,8 +121,8 @@ class Channel:
 
     @property
     def _is_pooled(self) -> bool:
-        """A transaction-pooling proxy gives every transaction another server connection: nothing that is
-        prepared or listened for there would be found again."""
+        """A transaction-pooling proxy gives every transaction another server connection: neither prepared
+        statements nor LISTEN would survive."""
         return bool(connections.settings[self.alias].get("DISABLE_SERVER_SIDE_CURSORS"))
 
     @property
@@ -135,20 +137,37 @@ class Channel:
         if self._has_something_to_send:
             self._all_sent.clear()
         if self._thread is None or self._bell is None:
-            atexit.unregister(self._finish)
-            atexit.register(self._finish)
-            self._bell = _Bell()
-            self._thread = threading.Thread(
-                target=self._run, args=[self._bell], name=f"{CHANNEL}-{self.alias}", daemon=True
-            )
-            self._thread.start()
+            self._start()
         else:
             self._bell.ring()
 
+    def _start(self) -> None:
+        """Start the thread. Where there is none left, the next poke tries again."""
+        atexit.unregister(self._finish)
+        atexit.register(self._finish)
+        bell = None
+        try:
+            bell = _Bell()
+            thread = threading.Thread(
+                target=self._run, args=[bell], name=f"{CHANNEL}-{self.alias}", daemon=True
+            )
+            thread.start()
+        except (RuntimeError, OSError) as error:
+            self._drop_fragments()
+            if bell is not None:
+                bell.close()
+            logger.warning("Other processes are not told of commits to %r (%s).", self.alias, error)
+        else:
+            self._thread, self._bell = thread, bell
+
     def _finish(self) -> None:
-        """Before the process ends: what it committed last is still announced."""
+        """Before the process ends: announce what it committed last."""
         if os.getpid() == self._process:  # a forked child has no thread that would send
             self._all_sent.wait(_FAREWELL)
+
+    def _drop_fragments(self) -> None:
+        self._fragments.clear()
+        self._open_packets.clear()
 
     def _run(self, bell: "_Bell") -> None:
         failures = 0
@@ -156,7 +175,7 @@ class Channel:
             try:
                 with self._connect() as connection:
                     if not self._is_pooled:
-                        connection.pgconn.prepare(_PREPARED, _NOTIFY)
+                        connection.pgconn.prepare(_PREPARED, sql.NOTIFY)
                     self._serve(connection, bell)
                 failures = 0
             except Exception as error:
@@ -206,24 +225,24 @@ class Channel:
                         continue
                     patience = _SILENCE if self.listening else _IDLE
                 if not selector.select(patience) and patience == _SILENCE:
-                    connection.execute("SELECT 1")
+                    connection.execute(sql.TRY)
 
     def _listen_if_wanted(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         if self._wants_to_listen == self.listening:
             return
         if self.listening:
             self.listening = False
-            connection.execute(f"UNLISTEN {CHANNEL}")
+            connection.execute(sql.UNLISTEN)
         else:
-            connection.execute(f"LISTEN {CHANNEL}")
+            connection.execute(sql.LISTEN)
             self.listening = True
             self._hub.poke_all(self.alias)
 
     def _send(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> None:
         with self._lock:
             bell.mute()
-            fragments, sessions = list(self._fragments), self._sessions
-            self._fragments.clear()
+            fragments, sessions = [packet.payload() for packet in self._fragments], self._sessions
+            self._drop_fragments()
             self._sessions = {}
         try:
             _notify(connection, [*fragments, *sessions], prepared=not self._is_pooled)
@@ -240,45 +259,84 @@ class Channel:
         while (notification := connection.pgconn.notifies()) is not None:
             payload = notification.extra.decode()
             if notification.be_pid == connection.pgconn.backend_pid:
-                continue  # this process was told when it committed
+                continue  # this process was poked when it committed
             if payload.startswith(_FRAGMENT_MARK):
-                self._hub.offer(self.alias, _fragment(payload))
+                for fragment in _fragments(payload):
+                    self._hub.offer(self.alias, fragment)
             else:
                 self._hub.poke(self.alias, payload)
 
     def _lost(self, error: Exception) -> None:
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-            logger.info("Nobody can listen on %r, which is a standby; readers poll.", self.alias)
+            logger.info("LISTEN is impossible on %r, which is a standby; readers poll.", self.alias)
         else:
             logger.warning(
                 "The connection for live events of %r was lost (%s); readers poll.",
                 self.alias,
                 type(error).__name__,
             )
-        self._fragments.clear()
+        with self._lock:
+            self._drop_fragments()
         if self.listening:
             self.listening = False
             self._hub.poke_all(self.alias)
 
 
-def _payload(fragment: Fragment) -> str:
-    return _FRAGMENT_MARK + documents.write([fragment.session_id, fragment.after_seq, fragment.data])
+class _Packet:
+    """Fragments that go in one notification: one, or pieces of a message that follow each other."""
+
+    def __init__(self, fragment: Fragment, text: str) -> None:
+        self._first = fragment
+        self._texts = [text]
+        self._head = documents.write(
+            [
+                fragment.session_id,
+                fragment.after_seq,
+                fragment.turn_id,
+                fragment.message_id,
+                fragment.index,
+            ]
+        )
+        self.size = len(self._head.encode()) + len(text.encode()) + 8
+
+    def add(self, fragment: Fragment, text: str) -> bool:
+        """Take one more, if it follows and there is room."""
+        size = self.size + len(text.encode()) + 1
+        expected = (self._first.index or 0) + len(self._texts)
+        if size > MAX_PAYLOAD or fragment.index != expected or fragment.after_seq != self._first.after_seq:
+            return False
+        self._texts.append(text)
+        self.size = size
+        return True
+
+    def payload(self) -> str:
+        return f"{_FRAGMENT_MARK}[{self._head},[{','.join(self._texts)}]]"
 
 
-def _fragment(payload: str) -> Fragment:
-    session_id, after_seq, data = documents.load(payload)
-    return Fragment(session_id=session_id, data=data, after_seq=after_seq)
+def _fragments(payload: str) -> list[Fragment]:
+    (session_id, after_seq, turn_id, message_id, first), pieces = documents.load(payload)
+    return [
+        Fragment(
+            session_id=session_id,
+            data=data,
+            after_seq=after_seq,
+            turn_id=turn_id,
+            message_id=message_id,
+            index=None if first is None else first + place,
+        )
+        for place, data in enumerate(pieces)
+    ]
 
 
 def _notify(connection: psycopg.Connection[tuple[Any, ...]], payloads: list[str], *, prepared: bool) -> None:
-    """One statement for all of them, by the shortest way: this is paid for by every commit."""
+    """One statement for all payloads, with as little overhead as possible: every commit pays for it."""
     channel = CHANNEL.encode()
     if len(payloads) > 1:
-        result = connection.pgconn.exec_params(_NOTIFY_ALL, [channel, _array(payloads)])
+        result = connection.pgconn.exec_params(sql.NOTIFY_ALL, [channel, _array(payloads)])
     elif prepared:
         result = connection.pgconn.exec_prepared(_PREPARED, [channel, payloads[0].encode()])
     else:
-        result = connection.pgconn.exec_params(_NOTIFY, [channel, payloads[0].encode()])
+        result = connection.pgconn.exec_params(sql.NOTIFY, [channel, payloads[0].encode()])
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise psycopg.OperationalError(result.get_error_message())
 
@@ -306,12 +364,12 @@ class _Bell:
             os.write(self._writer, b"!")
 
     def mute(self) -> None:
-        """Let nobody ring for a while: when it is over, there will be a look without it."""
+        """Ignore rings for a while, because the thread will look anyway."""
         self.unmute()
         self._rung = True
 
     def unmute(self) -> None:
-        """Let it be rung again."""
+        """Accept rings again."""
         with suppress(BlockingIOError):
             os.read(self.file, 64)
         self._rung = False

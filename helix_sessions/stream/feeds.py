@@ -4,9 +4,11 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
+from time import monotonic
 from typing import Any, Generic, Self, TypeVar
 
 from helix_sessions.stream.followers import Batch, Follower, Item, Source
+from helix_sessions.stream.fragment_cursor import MOST_FRAGMENTS
 from helix_sessions.stream.hub import Key, hub
 from helix_sessions.stream.readers import readers
 from helix_sessions.types import Fragment
@@ -25,6 +27,7 @@ class Feed:
         self._source = source
         self._seats: set[_Seat] = set()
         self._reads: dict[int, asyncio.Future[Batch | None]] = {}
+        self._kept: asyncio.Future[list[Fragment]] | None = None
         self._poke_is_due = False
         self._poll: asyncio.TimerHandle | None = None
         hub.watch(source.key, self)
@@ -87,7 +90,7 @@ class Feed:
         self._call(self.leave, seat)
 
     async def read(self, after: int) -> Batch | None:
-        """What comes after a number; those who ask for the same at the same time get the same."""
+        """The events after a number; concurrent readers of the same number share one read."""
         reading = self._reads.get(after)
         if reading is None:
             reading = asyncio.wrap_future(readers.submit(lambda: self._source.read(after)), loop=self._loop)
@@ -95,11 +98,21 @@ class Feed:
             reading.add_done_callback(lambda done: self._forget(after, done))
         return await asyncio.shield(reading)
 
+    async def kept(self) -> list[Fragment]:
+        """What is kept of the message under way; readers that ask at the same time share one read."""
+        if self._kept is None or self._kept.done():
+            self._kept = asyncio.wrap_future(readers.submit(self._source.kept), loop=self._loop)
+            self._kept.add_done_callback(_consume)
+        return await asyncio.shield(self._kept)
+
+    def poll_interval(self) -> float:
+        return hub.poll_interval(self._source.key[0])
+
     def _forget(self, after: int, reading: "asyncio.Future[Batch | None]") -> None:
         if self._reads.get(after) is reading:
             del self._reads[after]
         if not reading.cancelled():
-            reading.exception()  # whoever waited has it; if nobody did any more, it is of no interest
+            reading.exception()  # the waiting readers got it; without one it does not matter
 
     def _advance(self) -> None:
         """Reads that began before a poke may not have seen what it was for."""
@@ -113,7 +126,7 @@ class Feed:
     def _set_poll(self) -> None:
         if self._poll is not None:
             self._poll.cancel()
-        self._poll = self._loop.call_later(hub.poll_interval(self._source.key[0]), self._advance)
+        self._poll = self._loop.call_later(self.poll_interval(), self._advance)
 
     def _share(self, fragment: Fragment) -> None:
         for seat in tuple(self._seats):
@@ -141,6 +154,8 @@ class _Seat:
         self.first_seq: int | None = None
         """The first event this process committed since the seat was taken."""
         self.follower: Follower | None = None
+        self._early: deque[Fragment] = deque(maxlen=MOST_FRAGMENTS)
+        """What came before the log was opened."""
         self._waiting: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
@@ -148,16 +163,24 @@ class _Seat:
             self._waiting.set_result(None)
 
     def offer(self, fragment: Fragment) -> None:
-        if self.follower is not None:
+        if self.follower is None:
+            self._early.append(fragment)
+        else:
             self.follower.offer(fragment)
             self.wake()
+
+    def follow(self, follower: Follower) -> None:
+        """The log is open."""
+        self.follower = follower
+        while self._early:
+            follower.offer(self._early.popleft())
 
     def close(self) -> None:
         self.closed = True
         self.wake()
 
     async def wait(self, timeout: float | None) -> None:
-        """Until it is woken, or the time is over."""
+        """Wait until it is woken, or until the timeout."""
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         timer = None if timeout is None else loop.call_later(timeout, self.wake)
@@ -170,10 +193,10 @@ class _Seat:
 
 
 class AsyncTail(Generic[T]):
-    """`Tail` for event loops: an async iterator. Awaiting it first makes sure that the session is there.
+    """`Tail` for event loops: an async iterator. Awaiting it first makes sure that the session exists.
 
-    It starts at the moment it is made. It holds a place in the hub until it is closed (`aclose()`),
-    exhausted or garbage collected.
+    It starts when it is created. It has a place in the hub until it is closed (`aclose()`), exhausted or
+    garbage collected.
     """
 
     def __init__(
@@ -186,7 +209,7 @@ class AsyncTail(Generic[T]):
         detachable: bool = True,
         came_back: bool = False,
     ) -> None:
-        """`came_back`: whoever reads has seen the event `after`."""
+        """`came_back`: the reader has seen the event `after`."""
         self._source = source
         self._render = render
         self._after = after
@@ -236,8 +259,8 @@ class AsyncTail(Generic[T]):
         return 0 if self._seat.follower is None else self._seat.follower.after
 
     async def some(self, timeout: float | None = None) -> list[Item] | None:
-        """What there is, waiting for it; nothing when the time is over, None at the end. `EventsArchived`
-        once if what comes next was archived before it was read."""
+        """Wait for the next events; nothing after a timeout, None at the end. `EventsArchived` once if the
+        next events were archived before they were read."""
         seat, feed = self._seat, self._feed
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
@@ -246,6 +269,8 @@ class AsyncTail(Generic[T]):
             generation = feed.generation
             if follower.is_behind(generation):
                 follower.take(await feed.read(follower.after), generation)
+            if not follower.ended and monotonic() >= follower.look_at:
+                follower.take_kept(await feed.kept(), feed.poll_interval())
             items = follower.drain()
             if items:
                 return items
@@ -254,7 +279,7 @@ class AsyncTail(Generic[T]):
             remaining = None if deadline is None else deadline - loop.time()
             if remaining is not None and remaining <= 0:
                 return []
-            await seat.wait(remaining)
+            await seat.wait(_sooner(remaining, follower.look_at - monotonic()))
         self.close()
         if follower.missed is not None:
             missed, follower.missed = follower.missed, None
@@ -274,8 +299,16 @@ class AsyncTail(Generic[T]):
                 first = self._seat.first_seq
                 after = head if first is None else min(head, first - 1)
             seen = after if self._came_back or after <= head else 0
-            self._seat.follower = Follower(after, incarnation, seen=seen, fragments=self._fragments)
+            follower = Follower(after, incarnation, seen=seen, fragments=self._fragments)
+            self._seat.follow(follower)
+            return follower
         return self._seat.follower
+
+
+def _sooner(remaining: float | None, look: float) -> float | None:
+    if look == float("inf"):
+        return remaining
+    return max(0.0, look if remaining is None else min(remaining, look))
 
 
 def _consume(opening: "asyncio.Future[Any]") -> None:

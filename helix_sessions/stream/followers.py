@@ -1,21 +1,19 @@
-"""Where one reader is, and what it has yet to see. Threads and event loops share this."""
+"""The position of one reader, and what it has not seen yet. Threads and event loops share this."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from helix_sessions.exceptions import EventsArchived
+from helix_sessions.stream.fragment_cursor import FragmentCursor
 from helix_sessions.types import Fragment
 
 BATCH = 200
 """How many events one read takes at most."""
 FIRST_BATCH = 16
-"""How many the first one takes, when nobody knows yet how large they are."""
+"""How many the first read takes, when the size of the events is unknown."""
 BATCH_CHARACTERS = 1024 * 1024
 """About how much one read takes, unless one event is larger: a reader that is slow holds what it read."""
-MOST_FRAGMENTS = 256
-"""How many fragments wait for one reader; what comes then is dropped."""
 
 
 class Entry:
@@ -27,7 +25,7 @@ class Entry:
         self.row = row
         self.seq: int = row[0]
         self.frame: bytes | None = None
-        """How it is sent, once somebody worked it out; readers of one session share entries."""
+        """Its frame on the wire, once one reader has built it; readers of one session share entries."""
 
 
 Item: TypeAlias = Entry | Fragment
@@ -35,7 +33,7 @@ Item: TypeAlias = Entry | Fragment
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a read found."""
+    """The outcome of a read."""
 
     incarnation: Any
     """Tells a session from another one that was later created under its id."""
@@ -55,7 +53,7 @@ def next_batch(limit: int, entries: Sequence[Entry]) -> int:
 
 
 class Source(Protocol):
-    """A session's log, as whoever made the reader reads it."""
+    """Reads a session's log; the caller provides it."""
 
     key: tuple[str, str]
     """The database alias and the session id."""
@@ -66,12 +64,15 @@ class Source(Protocol):
     def read(self, after: int) -> Batch | None:
         """The next events after a number; None when the session is gone."""
 
+    def kept(self) -> list[Fragment]:
+        """What is kept of the message under way."""
+
 
 class Follower:
     """A cursor over a session's log, with the fragments that arrived in between."""
 
     def __init__(self, after: int, incarnation: Any, *, seen: int, fragments: bool) -> None:
-        """`seen`: the last event that is known to have been there; 0 if none is."""
+        """`seen`: the last event that has existed for certain; 0 if none."""
         self.after = after
         """The last event that was read."""
         self.ended = False
@@ -81,23 +82,36 @@ class Follower:
         self._seen = seen
         self._seen_generation = -1
         self._entries: list[Entry] = []
-        self._fragments: deque[Fragment] | None = deque() if fragments else None
+        self.fragments = FragmentCursor() if fragments else None
         self._passed = after
 
     def offer(self, fragment: Fragment) -> None:
-        """Keep a fragment for the reader, if it wants fragments and there is room."""
-        if self._fragments is None or len(self._fragments) >= MOST_FRAGMENTS:
-            return
-        self._fragments.append(fragment)
-        if fragment.after_seq > self.after:
+        """Keep a fragment for the reader, if it wants fragments."""
+        if self.fragments is not None:
+            self.fragments.offer(fragment)
+            self._look_for_events_before()
+
+    def take_kept(self, kept: Sequence[Fragment], poll_interval: float) -> None:
+        """Accept what was kept of the message under way."""
+        if self.fragments is not None:
+            self.fragments.take(kept, poll_interval)
+            self._look_for_events_before()
+
+    def _look_for_events_before(self) -> None:
+        if self.fragments is not None and self.fragments.newest > self.after:
             self.look_again()
+
+    @property
+    def look_at(self) -> float:
+        """When to read what is kept; never, for a reader that wants no fragments."""
+        return float("inf") if self.fragments is None else self.fragments.look_at
 
     def look_again(self) -> None:
         """Read once more, poked or not."""
         self._seen_generation = -1
 
     def is_behind(self, generation: int) -> bool:
-        """Whether something may have happened since the last read."""
+        """Whether there may be new events since the last read."""
         return generation != self._seen_generation
 
     def take(self, batch: Batch | None, generation: int) -> None:
@@ -116,26 +130,20 @@ class Follower:
         self._seen_generation = generation if batch.is_last else -1
 
     def _is_another(self, batch: Batch) -> bool:
-        """Whether this is not the log that was read so far: of another session under its id, or of a database
-        that was put back, or failed over, to before what was seen. Its next events would be taken for old."""
+        """Whether this is another log than the one read so far: of a new session under the same id, or of a
+        database that was restored, or failed over, to before what was seen. Its next events would be taken
+        for old."""
         return batch.incarnation != self._incarnation or (batch.head is not None and batch.head < self._seen)
 
     def drain(self) -> list[Item]:
         """Everything that can be handed out: events in order, each fragment after the event it followed."""
         entries, self._entries = self._entries, []
-        if not self._fragments:
-            self._passed = self.after
+        if self.fragments is None:
             return list(entries)
-        found: list[Item] = []
+        found: list[Item] = [*self.fragments.until(self._passed)]
         for entry in entries:
-            found.extend(self._fragments_until(self._passed))
             found.append(entry)
             self._passed = entry.seq
-        found.extend(self._fragments_until(self._passed))
-        return found
-
-    def _fragments_until(self, seq: int) -> list[Fragment]:
-        found = []
-        while self._fragments and self._fragments[0].after_seq <= seq:
-            found.append(self._fragments.popleft())
+            self.fragments.pass_by(entry)
+            found.extend(self.fragments.until(entry.seq))
         return found

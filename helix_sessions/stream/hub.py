@@ -1,4 +1,4 @@
-"""Who in this process waits for which session."""
+"""The watchers of a process: who waits for which session."""
 
 import os
 import threading
@@ -46,7 +46,7 @@ class Hub:
         self._channel(key[0]).look()
 
     def unwatch(self, key: Key, watcher: Watcher) -> None:
-        """Leave. Twice is once."""
+        """Leave. Idempotent."""
         with self._lock:
             self._let_abandoned_go()
             self._let_go(key, watcher)
@@ -76,22 +76,22 @@ class Hub:
                 del self._watchers[key]
 
     def announce(self, alias: str, session_id: str, first_seq: int | None) -> None:
-        """This process committed something: tell it here, and everywhere."""
+        """This process has committed: poke the watchers here and in other processes."""
         self.poke(alias, session_id, first_seq)
         self._channel(alias).announce(session_id)
 
     def publish(self, alias: str, fragment: Fragment) -> None:
-        """Pass a fragment to readers here, and everywhere."""
+        """Pass a fragment to readers here and in other processes."""
         self.offer(alias, fragment)
         self._channel(alias).publish(fragment)
 
     def poke(self, alias: str, session_id: str, first_seq: int | None = None) -> None:
-        """Let those who wait for a session look again."""
+        """Let the watchers of a session look again."""
         for watcher in self._of((alias, session_id)):
             watcher.poke(first_seq)
 
     def poke_all(self, alias: str) -> None:
-        """Let everybody look again: pokes may have been lost."""
+        """Let all watchers look again: pokes may have been lost."""
         with self._lock:
             keys = [key for key in self._watchers if key[0] == alias]
             everybody = [watcher for key in keys for watcher in self._watchers[key]]
@@ -108,7 +108,7 @@ class Hub:
             watcher.detach()
 
     def poll_interval(self, alias: str) -> float:
-        """How long a watcher waits for a poke before it looks by itself."""
+        """How long a watcher waits for a poke before it polls."""
         if self._channel(alias).listening:
             return conf.STREAM_SAFETY_POLL_SECONDS
         return conf.STREAM_POLL_SECONDS

@@ -10,7 +10,7 @@ _open: dict[Hashable, set[object]] = {}
 
 
 class Slot:
-    """One open stream. It is given back once: by `release`, or when it is forgotten."""
+    """One open stream. It is released once: by `release`, or by the garbage collector."""
 
     def __init__(self, slots: set[object]) -> None:
         ticket = object()
@@ -21,9 +21,9 @@ class Slot:
 
 
 def take(user: Hashable, most: int) -> Slot | None:
-    """A slot for one more stream of a user, unless there are so many already."""
+    """A slot for one more stream of a user; `None` at the limit."""
     with _lock:
-        for idle in [known for known, slots in _open.items() if not slots and known != user]:
+        for idle in [other for other, slots in _open.items() if not slots and other != user]:
             del _open[idle]
         slots = _open.setdefault(user, set())
         return Slot(slots) if len(slots) < most else None

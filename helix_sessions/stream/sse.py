@@ -1,4 +1,4 @@
-"""Server-sent events: how what a reader gets is written to the wire."""
+"""Server-sent events: the frames on the wire."""
 
 from helix_sessions.content import documents
 from helix_sessions.types import Fragment
@@ -14,33 +14,41 @@ HEADERS = {
 
 
 def numbered(seq: int, text: str) -> bytes:
-    """A stored event: its number is the id a reader comes back with. `text` is its JSON."""
+    """A stored event. Its number is the id with which a reader reconnects. `text` is its JSON."""
     return f"id: {seq}\ndata: {_one_line(text)}\n\n".encode()
 
 
 def named(kind: str, frame: bytes) -> bytes:
-    """The same for those who listen for events of one type."""
+    """The same for listeners of one event type."""
     return f"event: {kind}\n".encode() + frame
 
 
 def fragment(item: Fragment) -> bytes:
-    """A fragment has no id, so it never moves the place a reader comes back to."""
-    data = {"session_id": item.session_id, "type": "fragment", "data": item.data, "after_seq": item.after_seq}
+    """A fragment. It has no id, so it never changes where a reader reconnects."""
+    data = {
+        "session_id": item.session_id,
+        "type": "fragment",
+        "data": item.data,
+        "after_seq": item.after_seq,
+        "turn_id": item.turn_id,
+        "message_id": item.message_id,
+        "index": item.index,
+    }
     return f"event: fragment\ndata: {_one_line(documents.write(data))}\n\n".encode()
 
 
 def place(seq: int) -> bytes:
-    """Moves the place a reader comes back to, past events it did not want."""
+    """Changes where a reader reconnects: after events it did not ask for."""
     return f"id: {seq}\n\n".encode()
 
 
 def closed(reason: str) -> bytes:
-    """The last event: nothing will come any more, and why."""
+    """The last event of a stream, with the reason."""
     return f'event: stream_closed\ndata: {{"type":"stream_closed","reason":"{reason}"}}\n\n'.encode()
 
 
 def retry(seconds: float) -> bytes:
-    """How long a reader waits before it comes back."""
+    """How long a reader waits before it reconnects."""
     return f"retry: {round(seconds * 1000)}\n\n".encode()
 
 

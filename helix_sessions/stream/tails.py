@@ -8,7 +8,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from helix_sessions.stream.followers import MOST_FRAGMENTS, Follower, Item, Source
+from helix_sessions.stream.followers import Follower, Item, Source
+from helix_sessions.stream.fragment_cursor import MOST_FRAGMENTS
 from helix_sessions.stream.hub import hub
 from helix_sessions.types import Fragment
 
@@ -16,9 +17,9 @@ T = TypeVar("T")
 
 
 class Tail(Generic[T]):
-    """Everything after a point of a session's log, then what happens; ends when the session is deleted.
+    """The events after a number of a session's log, then new ones; ends when the session is deleted.
 
-    An iterator. It holds a place in the hub until it is closed, exhausted or garbage collected; use it in a
+    An iterator. It has a place in the hub until it is closed, exhausted or garbage collected; use it in a
     `with` block, or call `close()`, which any thread may do.
     """
 
@@ -31,7 +32,7 @@ class Tail(Generic[T]):
         fragments: bool = False,
         came_back: bool = False,
     ) -> None:
-        """`came_back`: whoever reads has seen the event `after`."""
+        """`came_back`: the reader has seen the event `after`."""
         self._source = source
         self._render = render
         self._ready: deque[T] = deque()
@@ -74,8 +75,8 @@ class Tail(Generic[T]):
         hub.unwatch(self._source.key, self._signal)
 
     def some(self, timeout: float | None = None) -> list[Item] | None:
-        """What there is, waiting for it; nothing when the time is over, None at the end. `EventsArchived`
-        once if what comes next was archived before it was read."""
+        """Wait for the next events; nothing after a timeout, None at the end. `EventsArchived` once if the
+        next events were archived before they were read."""
         deadline = float("inf") if timeout is None else monotonic() + timeout
         follower, signal = self._follower, self._signal
         while not (follower.ended or signal.closed):
@@ -85,15 +86,18 @@ class Tail(Generic[T]):
             if follower.is_behind(generation):
                 self._read_at = monotonic()
                 follower.take(self._source.read(follower.after), generation)
+            poll_interval = hub.poll_interval(self._source.key[0])
+            if not follower.ended and monotonic() >= follower.look_at:
+                follower.take_kept(self._source.kept(), poll_interval)
             items = follower.drain()
             if items:
                 return items
             if follower.ended or follower.is_behind(generation):
                 continue
-            look = self._read_at + hub.poll_interval(self._source.key[0])
+            look = self._read_at + poll_interval
             if monotonic() >= deadline:
                 return []
-            signal.wait(generation, min(look, deadline) - monotonic())
+            signal.wait(generation, min(look, deadline, follower.look_at) - monotonic())
             if monotonic() >= look:
                 follower.look_again()
         self.close()
@@ -136,7 +140,7 @@ class _Signal:
         return fragments
 
     def wait(self, generation: int, seconds: float) -> Any:
-        """Until it is poked beyond `generation`, gets a fragment or is closed."""
+        """Wait until it is poked beyond `generation`, gets a fragment or is closed."""
         with self._condition:
             return self._condition.wait_for(
                 lambda: self.closed or self._fragments or self.generation != generation, max(0.0, seconds)

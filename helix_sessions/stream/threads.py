@@ -1,11 +1,11 @@
-"""What Django keeps for a request as long as it lasts, given back for a request that lasts for hours."""
+"""Releases what Django keeps for the duration of a request, for requests that last for hours."""
 
 from asgiref.sync import SyncToAsync
 from django.db import connections
 
 
 def release_request_thread() -> None:
-    """Give up the thread that an ASGI request has for its synchronous parts, and its connections.
+    """Release the thread that an ASGI request has for its synchronous parts, and its connections.
 
     A new one is made if it is needed again. Called in the request's own task.
     """

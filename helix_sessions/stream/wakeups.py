@@ -1,12 +1,16 @@
-"""What a commit does for those who wait: one wake-up for each session it wrote to."""
+"""Notifies the readers after a commit: one wake-up for each session it wrote to."""
+
+import logging
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.stream.hub import hub
 
+logger = logging.getLogger("helix_sessions.stream")
+
 
 class Wakeups:
-    """The sessions a transaction wrote to. Called after its commit, outside of it."""
+    """The sessions that a transaction wrote to. Called after its commit, outside of it."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
@@ -17,7 +21,7 @@ class Wakeups:
 
     def __call__(self) -> None:
         for session_id, first_seq in self._sessions.items():
-            hub.announce(self._alias, session_id, first_seq)
+            _announce(self._alias, session_id, first_seq)
 
 
 def wake_after_commit(connection: BaseDatabaseWrapper, session_id: str, first_seq: int | None) -> None:
@@ -31,7 +35,15 @@ def wake_after_commit(connection: BaseDatabaseWrapper, session_id: str, first_se
         last = waiting[-1][1] if waiting else None
         if not isinstance(last, Wakeups):
             last = Wakeups(connection.alias)
-            connection.on_commit(last, robust=True)
+            connection.on_commit(last)
         last.add(session_id, first_seq)
     else:
-        hub.announce(connection.alias, session_id, first_seq)
+        _announce(connection.alias, session_id, first_seq)
+
+
+def _announce(alias: str, session_id: str, first_seq: int | None) -> None:
+    """Wake a session's readers. The write is committed by now: its caller is not told of a failure."""
+    try:
+        hub.announce(alias, session_id, first_seq)
+    except Exception:
+        logger.exception("Readers of session %r could not be woken; they poll.", session_id)

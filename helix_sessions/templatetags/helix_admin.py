@@ -95,13 +95,18 @@ def document(
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)
 def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The dashboard, for those who may see sessions."""
+    from helix_sessions.admin.base import forgotten_migrate_told
     from helix_sessions.admin.dashboard import dashboard
+    from helix_sessions.exceptions import NotMigrated
 
-    allowed = context["request"].user.has_perm("helix_sessions.view_session")
-    return {
-        "dashboard": dashboard() if allowed else None,
-        "list_url": reverse("admin:helix_sessions_session_changelist"),
-    }
+    if not context["request"].user.has_perm("helix_sessions.view_session"):
+        return {}
+    try:
+        with forgotten_migrate_told():
+            found = dashboard()
+    except NotMigrated as error:
+        return {"sentence": str(error)}
+    return {"dashboard": found, "list_url": reverse("admin:helix_sessions_session_changelist")}
 
 
 @register.filter

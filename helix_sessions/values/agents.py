@@ -1,4 +1,4 @@
-"""An agent's session as application code sees it: what it is, what it was defined as, what it has become.
+"""An agent's session as application code sees it: its summary, its definition, its state.
 
 Values: frozen, compared by content. A changed one is made with `dataclasses.replace`, or with the methods of
 `AgentSession`. Where one goes in, a dict with the same keys does as well.
@@ -29,18 +29,18 @@ class Stored:
     ) -> None:
         self.count = count
         self.messages: Sequence[Message] | None = messages
-        """Those that were read; `None` before."""
+        """The messages after the first read; `None` before."""
         self._read = read
 
     def all(self) -> Sequence[Message]:
-        """The messages, read now if they were not before."""
+        """The messages, read from the database on first access."""
         if self.messages is None:
             self.messages = self._read() if self.count else []
         return self.messages
 
 
 class Transcript(Sequence[Message]):
-    """The messages of a session: some that are stored, read when they are looked at, and new ones behind.
+    """The messages of a session: stored ones, read on first access, followed by new ones.
 
     It never changes; `+` and a slice `[:n]` make another, and neither reads anything. It equals a list or
     tuple of the same messages. In async code, `await transcript.aload()` before looking.
@@ -51,7 +51,7 @@ class Transcript(Sequence[Message]):
     def __init__(self, added: Iterable[Message] = (), *, stored: Stored | None = None, kept: int = 0) -> None:
         self.stored = stored
         self.kept = kept
-        """How many of those stored belong to it."""
+        """How many of the stored messages belong to it."""
         self.added = tuple(added)
 
     @classmethod
@@ -119,7 +119,7 @@ class Transcript(Sequence[Message]):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one execution may use. It is looked at between the steps; `None` is no limit."""
+    """What one execution may use. It is checked between steps; `None` is no limit."""
 
     max_steps: int | None = None
     max_tokens: int | None = None
@@ -142,12 +142,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class AgentDefinition:
-    """What a session is made from."""
+    """The definition of a session's agent."""
 
     name: str
     """The kind of agent; the session's `agent_type`."""
     label: str | None = None
-    """The name people are shown."""
+    """The name to display."""
     system_prompt: str = ""
     model: Any = None
     budget: Budget | None = None
@@ -164,16 +164,16 @@ class Execution:
     status: str
     """`running`, `completed`, `failed`, `budget_exceeded`, `interrupted`, or `waiting` for others."""
     error: str | None = None
-    """What went wrong, or which limit was reached."""
+    """The error, or the limit that was reached."""
     steps: int = 0
     """Calls of the model."""
     usage: dict[str, Any] | None = None
-    """What the steps reported, added up."""
+    """The sum of what the steps reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """What a session has become. `messages` are read from the database only when they are looked at."""
+    """The state of a session. `messages` are read from the database on first access."""
 
     messages: Sequence[Message] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class AgentState:
     model: Any = None
     budget: Budget | None = None
     execution_count: int = 0
-    """How many executions were begun."""
+    """How many executions have started."""
     execution: Execution | None = None
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True)
 class AgentSessionInfo:
-    """A session in a line."""
+    """The summary of a session."""
 
     session_id: str
     parent_id: str | None
@@ -208,7 +208,7 @@ class AgentSessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class AgentSession:
-    """A session as it was loaded, or as an action would like it to be saved."""
+    """A session as it was loaded, or as an action wants it to be saved."""
 
     info: AgentSessionInfo
     definition: AgentDefinition
@@ -227,7 +227,7 @@ class AgentSession:
         return self.info.status
 
     def with_status(self, status: str) -> "AgentSession":
-        """The session with another status: a decision, which nothing else makes."""
+        """The session with another status. No other method changes the status."""
         if status not in AGENT_STATUSES:
             raise InvalidInput(f"The status must be one of {', '.join(AGENT_STATUSES)}.")
         return replace(self, info=replace(self.info, status=status))

@@ -1,9 +1,9 @@
-"""What all values are made of: JSON, absence, pages, the words of the contract."""
+"""The basic types of all values: JSON, `UNSET`, pages, the statuses and kinds of the contract."""
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from helix_sessions.values.agents import AgentDefinition as AgentDefinition
 from helix_sessions.values.agents import AgentSession as AgentSession
@@ -43,23 +43,19 @@ UNSET: Final = Unset.UNSET
 """The default of an argument for which `None` is a value."""
 
 
-SESSION_STATUSES: Final = ("active", "completed", "failed", "interrupted", "paused")
+SessionStatus: TypeAlias = Literal["active", "completed", "failed", "interrupted", "paused"]
+SESSION_STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
 
-
-TERMINAL_STATUSES: Final = ("completed", "failed")
-
+EndStatus: TypeAlias = Literal["completed", "failed"]
+TERMINAL_STATUSES: Final[tuple[EndStatus, ...]] = get_args(EndStatus)
 
 TOMBSTONE: Final = "deleted"
-"""The status of a session that is treated as absent by everybody but the `SessionRuntime`, which gave it."""
-
+"""The status of a session that the `SessionRuntime` deleted. Every other caller treats it as absent."""
 
 PRUNED_STATUSES: Final = (*TERMINAL_STATUSES, TOMBSTONE)
-
-
 UNFINISHED_STATUSES: Final = ("active", "interrupted", "paused")
 
-
-RUN_STATUSES: Final = (
+RunStatus: TypeAlias = Literal[
     "running",
     "completed",
     "failed",
@@ -67,75 +63,65 @@ RUN_STATUSES: Final = (
     "suspended_client_tool",
     "suspended_awaiting_children",
     "suspended_step_partial",
-)
+]
+RUN_STATUSES: Final[tuple[RunStatus, ...]] = get_args(RunStatus)
 
+OutcomeKind: TypeAlias = Literal[
+    "completed",
+    "failed",
+    "interrupted",
+    "suspended_client_tool",
+    "suspended_awaiting_children",
+    "suspended_step_partial",
+    "idle",
+]
+RUN_OUTCOMES: Final[tuple[OutcomeKind, ...]] = get_args(OutcomeKind)
 
-MODES: Final = ("standard", "persistent")
+RunEnding: TypeAlias = Literal["completed", "failed", "interrupted"]
+ENDINGS: Final[tuple[RunEnding, ...]] = get_args(RunEnding)
 
+SessionMode: TypeAlias = Literal["standard", "persistent"]
+MODES: Final[tuple[SessionMode, ...]] = get_args(SessionMode)
 
 ROLES: Final = ("user", "assistant", "tool", "system")
 
+CheckpointSource: TypeAlias = Literal["save", "staging"]
+CHECKPOINT_SOURCES: Final[tuple[CheckpointSource, ...]] = get_args(CheckpointSource)
 
-CHECKPOINT_SOURCES: Final = ("save", "staging")
+RefMode: TypeAlias = Literal["ephemeral", "persistent"]
+REF_MODES: Final[tuple[RefMode, ...]] = get_args(RefMode)
 
+RefLocation: TypeAlias = Literal["local", "remote"]
+REF_LOCATIONS: Final[tuple[RefLocation, ...]] = get_args(RefLocation)
 
-REF_MODES: Final = ("ephemeral", "persistent")
+Suspension: TypeAlias = Literal["client_tool", "awaiting_children", "step_partial"]
+SUSPENSIONS: Final[tuple[Suspension, ...]] = get_args(Suspension)
 
+CallKind: TypeAlias = Literal["client_tool", "approval"]
+CALL_KINDS: Final[tuple[CallKind, ...]] = get_args(CallKind)
 
-REF_LOCATIONS: Final = ("local", "remote")
+ToolDecision: TypeAlias = Literal["allow", "ask", "deny"]
+TOOL_DECISIONS: Final[tuple[ToolDecision, ...]] = get_args(ToolDecision)
 
+Delivery: TypeAlias = Literal["steer", "queue"]
+DELIVERIES: Final[tuple[Delivery, ...]] = get_args(Delivery)
 
-SUSPENSIONS: Final = ("client_tool", "awaiting_children", "step_partial")
+RecoveryPolicy: TypeAlias = Literal["wake", "fail"]
+RECOVERIES: Final[tuple[RecoveryPolicy, ...]] = get_args(RecoveryPolicy)
+RECOVERY_POLICIES: Final = (*RECOVERIES, "leave")
 
+Collision: TypeAlias = Literal["fail", "renew", "skip"]
+COLLISIONS: Final[tuple[Collision, ...]] = get_args(Collision)
 
-CALL_KINDS: Final = ("client_tool", "approval")
+Approver: TypeAlias = Literal["driver", "participant"]
+APPROVERS: Final[tuple[Approver, ...]] = get_args(Approver)
 
+Remembered: TypeAlias = Literal["session", "owner"]
+"""For which calls of a tool an approval is remembered."""
+REMEMBERED: Final[tuple[Remembered, ...]] = get_args(Remembered)
 
-DELIVERIES: Final = ("steer", "queue")
-
-
-RECOVERIES: Final = ("wake", "fail")
-
-
-ENDINGS: Final = ("completed", "failed", "interrupted")
-
-
-SUBMISSION_OUTCOMES: Final = ("accepted", "already_completed", "late")
-
-
-RUN_OUTCOMES: Final = (*(status for status in RUN_STATUSES if status != "running"), "idle")
-
-
-# Python code takes them for a `str`. The second argument is what the API sends.
-SessionStatus: TypeAlias = Annotated[str, Literal[SESSION_STATUSES]]
-
-
-RunStatus: TypeAlias = Annotated[str, Literal[RUN_STATUSES]]
-
-
-SessionMode: TypeAlias = Annotated[str, Literal[MODES]]
-
-
-CheckpointSource: TypeAlias = Annotated[str, Literal[CHECKPOINT_SOURCES]]
-
-
-RefMode: TypeAlias = Annotated[str, Literal[REF_MODES]]
-
-
-RefLocation: TypeAlias = Annotated[str, Literal[REF_LOCATIONS]]
-
-
-CallKind: TypeAlias = Annotated[str, Literal[CALL_KINDS]]
-
-
-Delivery: TypeAlias = Annotated[str, Literal[DELIVERIES]]
-
-
-SubmissionOutcome: TypeAlias = Annotated[str, Literal[SUBMISSION_OUTCOMES]]
-
-
-OutcomeKind: TypeAlias = Annotated[str, Literal[RUN_OUTCOMES]]
-
+SubmissionOutcome: TypeAlias = Literal["accepted", "already_completed", "late"]
+SUBMISSION_OUTCOMES: Final[tuple[SubmissionOutcome, ...]] = get_args(SubmissionOutcome)
 
 OwnerKey: TypeAlias = Annotated[Any, int | str | None]
 """The primary key of a user."""

@@ -12,11 +12,14 @@ from helix_sessions.values.agents import Execution as Execution
 from helix_sessions.values.agents import StoredAt as StoredAt
 from helix_sessions.values.basics import (
     JSON,
+    Approver,
     CallKind,
+    OwnerKey,
     RefLocation,
     RefMode,
     SessionStatus,
     SubmissionOutcome,
+    ToolDecision,
 )
 from helix_sessions.values.runs import Run
 from helix_sessions.values.sessions import SessionState
@@ -48,12 +51,32 @@ class PendingCall:
     """`client_tool`: the answer is the tool's result. `approval`: a decision whether to execute it."""
     approval_id: str | None = None
     deadline: datetime | None = None
-    """When to stop waiting; the call then has an error for its result."""
+    """When to stop waiting; the call then gets an error result."""
+    response_schema: dict[str, JSON] | None = None
+    """The JSON Schema that the result of a client's tool must fit."""
+    approver: Approver = "driver"
+    """Who may decide on an approval: `driver`, or `participant` of the session as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRule:
+    """What becomes of calls of a tool. A selector that is `None` is any."""
+
+    rule_id: str
+    tool: str
+    """A name, or the beginning of names and `*`."""
+    decision: ToolDecision
+    """`allow`: execute. `ask`: wait for an approval. `deny`: an error result, and nothing is executed."""
+    agent_type: str | None = None
+    session_id: str | None = None
+    owner_id: OwnerKey = None
+    arguments: dict[str, JSON] | None = None
+    """Only calls with exactly these arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildWait:
-    """A tool call whose result is what a sub-session comes to."""
+    """A tool call whose result is the outcome of a sub-session."""
 
     parent_tool_call_id: str
     sub_session_id: str
@@ -70,7 +93,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What became of an answer."""
+    """The outcome of an answer."""
 
     outcome: SubmissionOutcome
     """`accepted`, `already_completed`, or `late`."""
@@ -82,16 +105,16 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLink:
-    """A link that lets whoever has it answer one tool call."""
+    """A link that lets its holder answer one tool call."""
 
     token: str
-    """Fit for an address. It is a secret: whoever has it may answer."""
+    """Safe in a URL. It is a secret: its holder may answer."""
     expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedCall:
-    """What the holder of a link is asked."""
+    """The question to the holder of a link."""
 
     tool_name: str
     arguments: JSON
@@ -100,9 +123,15 @@ class AskedCall:
     requested_at: datetime | None
     deadline: datetime | None
     is_answered: bool
-    """Whether somebody has answered already."""
+    """Whether the call has an answer already."""
     expires_at: datetime
-    """When the link stops being good."""
+    """When the link expires."""
+    arguments_digest: str | None = None
+    """What an answer names to be about these arguments and no others."""
+    response_schema: dict[str, JSON] | None = None
+    """The JSON Schema that the result must fit."""
+    may_edit: bool = False
+    """Whether the holder may approve with other arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +143,7 @@ class Resumption:
     tool_messages: list[dict[str, JSON]]
     """The results that were added to the transcript, in the order of their calls."""
     approved: list[dict[str, JSON]]
-    """The stored entries of approved calls, for the caller to execute and to add the results of."""
+    """The stored entries of approved calls, for the caller to execute and to add the results of. `arguments`
+    are those to execute, which the approver may have replaced."""
     respawn: list[SubSessionRef]
     """The sub-sessions that were failed when this session was suspended."""

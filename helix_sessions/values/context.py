@@ -2,8 +2,8 @@
 
 import enum
 import json
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -29,52 +29,58 @@ class Unavailable(enum.Enum):
 
 
 UNAVAILABLE: Final = Unavailable.UNAVAILABLE
-"""What a context source observes when it cannot say at this moment. `None` is a value."""
+"""What a context source returns when its value is unavailable at this moment. `None` is a value."""
 
 
 class ContextSource(Protocol):
-    """One thing a model is told before the conversation: instructions, a date, a place.
+    """One part of a model's context: instructions, a date, a place.
 
-    Only `observe` looks at the world. The others make texts of the values it returned, JSON documents, and
-    make the same text of the same value.
+    Only `observe` has side effects. The others render the values it returned, which are JSON documents, and
+    always render the same text for the same value.
     """
 
     @property
     def key(self) -> str:
-        """The name under which the value is remembered; no two sources of a session share it."""
+        """The name under which the value is stored, unique among the sources of a session."""
 
     def observe(self, session: SessionState, /) -> "JSON | Unavailable":
         """The value as it is now, or `UNAVAILABLE`."""
 
     def baseline(self, value: JSON, /) -> str:
-        """What a model that knows nothing yet is told."""
+        """The text for a model without an earlier value."""
 
     def update(self, old: JSON, new: JSON, /) -> str:
-        """What a model that knows the old value is told."""
+        """The text for a model that has the old value."""
 
     def removed(self, old: JSON, /) -> str:
-        """What a model that knows the old value is told once this source is gone."""
+        """The text for a model that has the old value, once this source is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEpoch:
-    """What a model was told before the conversation, and what it has been told since."""
+    """The baseline of a model's context, and the values it has now."""
 
     baseline: str
     """The exact text, the same on every turn until it is replaced."""
     snapshot: dict[str, JSON]
-    """Each source's value as the model knows it, by the source's key."""
+    """The value of each source that the model has, by the source's key."""
     baseline_seq: int
     """The number of the event with which the baseline was rendered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOutcome:
-    """What a look at the sources came to."""
+    """The outcome of observing the sources."""
 
     kind: str
     """`initialized`, `unchanged`, `updated`, `replaced` or `blocked`."""
     epoch: ContextEpoch
+    observed: dict[str, float] = field(default_factory=dict, compare=False)
+    """How many seconds each source took, by its key."""
+    unavailable: list[str] = field(default_factory=list, compare=False)
+    """The keys of the sources that were not available."""
+    update_characters: int = field(default=0, compare=False)
+    """How much the updates since the baseline take in the context, in characters as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +96,17 @@ class ModelContext:
 
 def chars_over_four(context: ModelContext) -> int:
     """An estimate of a context's tokens: its characters, divided by four. Roles are not counted."""
-    characters = len(context.baseline)
-    for message in context.messages:
-        for name, value in message.items():
-            if name != "role":
-                characters += len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return characters // 4
+    return (len(context.baseline) + context_characters(context.messages)) // 4
+
+
+def context_characters(messages: Iterable[dict[str, JSON]]) -> int:
+    """How many characters these messages have. Roles are not counted."""
+    return sum(
+        len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for message in messages
+        for name, value in message.items()
+        if name != "role"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,26 +114,29 @@ class CompactionPolicy:
     """When a session's context is too large, and how it is made smaller. Sizes are in tokens."""
 
     context_window: int | None
-    """How much the model takes; without one no compaction is ever due."""
+    """The context window of the model; without one no compaction is ever due."""
     _: KW_ONLY
     output_tokens: int = 0
-    """How much the model may answer."""
+    """The longest answer of the model."""
     buffer: int = 20_000
-    """How much of the window is left free at least."""
+    """How much of the window stays free at least."""
     keep_recent: int = 8_000
     """How much of the newest messages is kept as text beside the summary."""
     tool_output_chars: int = 2_000
     """How many characters of a tool's result are kept, for the summary and beside it."""
+    keep_results: int = 16_000
+    """How much of the newest results of tools a compaction reads; of older ones a line says that they were
+    there."""
     summary_tokens: int = 4_096
     """How long the summary may be."""
     auto: bool = True
-    """Whether a runner compacts by itself."""
+    """Whether a runner compacts automatically."""
     estimate: Callable[[ModelContext], int] = chars_over_four
     """How many tokens a context has."""
 
     def __post_init__(self) -> None:
-        sizes = ("output_tokens", "buffer", "keep_recent", "tool_output_chars", "summary_tokens")
-        checked = {name: getattr(self, name) for name in sizes}
+        sizes = ("output_tokens", "buffer", "keep_recent", "tool_output_chars", "keep_results")
+        checked = {name: getattr(self, name) for name in (*sizes, "summary_tokens")}
         if self.context_window is not None:
             checked["context_window"] = self.context_window
         for name, size in checked.items():
@@ -142,12 +156,13 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
-    """What a summarizer is given."""
+    """The input of a summarizer."""
 
     previous_summary: str | None
     """The summary of what came before these messages. The new one replaces it."""
     messages: list[dict[str, JSON]]
-    """Whole messages, oldest first; long results of tools are cut."""
+    """Whole messages, oldest first, without native reasoning; long results of tools are cut, old ones left
+    out."""
     max_tokens: int
     """How long the summary may be."""
 
@@ -178,10 +193,10 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionsRevision:
-    """A version of what the agents of a type are told."""
+    """A version of the instructions of an agent type."""
 
     agent_type: str
     number: int
     text: str | None
-    """Without one, they were told nothing from then on."""
+    """`None`: the instructions were withdrawn."""
     created_at: datetime

@@ -1,4 +1,4 @@
-"""What is kept under a key."""
+"""Values that are stored under a key."""
 
 from dataclasses import dataclass, field
 
@@ -14,21 +14,32 @@ from helix_sessions.values.basics import JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A document that whoever drives a session keeps with it, under a key of its own."""
+    """A document that the driver of a session keeps with it, under a key."""
 
     session_id: str
     key: str
     document: JSON
     run_id: str | None
-    """The run that wrote it, if it was said."""
+    """The run that wrote it, if it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a request was answered, ready to be sent, or to be kept and sent again."""
+    """The response to a request, to be sent now, and again on a retry."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
     replayed: bool = False
-    """True when this answer was given before and nothing was done now."""
+    """True for a retry: the response is the stored one, and nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A binary content that is kept once, by its digest."""
+
+    sha256: str
+    """In hexadecimal digits."""
+    size: int
+    """In bytes."""
+    media_type: str

@@ -1,4 +1,4 @@
-"""What the jobs report."""
+"""The summaries of maintenance jobs."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,25 +23,31 @@ class CleanupSummary:
     marked: int = 0
     """Those set to `failed` with the reason `session_expired`; in a dry run, those that would be."""
     already_terminal: int = 0
-    """Those that had completed or failed by themselves, or by another clean-up."""
+    """Those that had completed or failed already."""
     snapshots_deleted: int = 0
     """Workspace snapshots that were deleted; in a dry run, those that would be."""
     errors: int = 0
-    """Sessions that could not be dealt with. They are tried again by the next clean-up."""
+    """Sessions with an error. The next clean-up retries them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebrisSummary:
-    """What crashes left behind, and what was done about it."""
+    """What crashes left behind, and what was removed."""
 
     staged_removed: int = 0
-    """Staged changes nobody will promote; in a dry run, those that would be removed."""
+    """Orphaned staged changes; in a dry run, those that would be removed."""
     stuck: tuple[str, ...] = ()
-    """Sessions with a running run that have not moved for too long."""
+    """Sessions with a running run that have not changed for too long."""
     woken: int = 0
     """Stuck sessions that were woken."""
     keys_removed: int = 0
-    """Answers kept for idempotency keys whose time is over; in a dry run, those that would be removed."""
+    """Expired idempotency keys; in a dry run, those that would be removed."""
+    memories_removed: int = 0
+    """Expired memories; in a dry run, those that would be removed."""
+    fragments_removed: int = 0
+    """Batches of fragments that a process left which is gone; in a dry run, those that would be removed."""
+    blobs_removed: int = 0
+    """Attachments that no session has; in a dry run, those that would be removed."""
     errors: int = 0
 
 
@@ -50,7 +56,7 @@ class RetentionPolicy:
     """Which sessions may be deleted. Every condition must hold."""
 
     terminal_for: timedelta
-    """They have had their status for at least so long."""
+    """They have had their status for at least this long."""
     statuses: tuple[str, ...] = PRUNED_STATUSES
     """They have one of these statuses."""
     agent_types: tuple[str, ...] = ()
@@ -67,13 +73,13 @@ class PruneSummary:
     messages: int = 0
     events: int = 0
     estimated_bytes: int | None = None
-    """What the rows of these sessions take, by the average size of a row; unknown on SQLite."""
+    """The estimated size of their rows, by the average size of a row; unknown on SQLite."""
     kept_for_forks: int = 0
     """Sessions the policy would delete, but a branch of them exists."""
     kept_for_children: int = 0
     """Sessions the policy would delete, but a sub-session of them is kept."""
     errors: int = 0
-    """Sessions that could not be dealt with. They are tried again the next time."""
+    """Sessions with an error. The next run retries them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +91,18 @@ class AuditSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotationSummary:
-    """What a rotation of encryption keys has sealed anew, or in a dry run would."""
+    """What a rotation of encryption keys encrypted again, or in a dry run would."""
 
     sessions: int = 0
-    """Sessions that were looked at."""
+    """Sessions that were checked."""
     rows: int = 0
     """Rows that were written again."""
     files: int = 0
     """Archives that were written again."""
     errors: int = 0
-    """Sessions and kept answers with content that cannot be read. It is left as it is."""
+    """Sessions and kept responses with content that cannot be decrypted. It was not changed."""
     last_session_id: str | None = None
-    """The session it came to last; `after` goes on behind it."""
+    """The last session that was checked, to continue with `after`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +119,7 @@ class ArchiveSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something about a session's rows that should not be."""
+    """An invariant that a session's rows break."""
 
     code: str
     """What is wrong; stable across releases."""
@@ -123,7 +129,7 @@ class Finding:
     severity: Literal["error", "warning"] = "error"
     """A warning is unusual and allowed."""
     repairable: bool = False
-    """Whether it can be put right without guessing."""
+    """Whether it can be repaired without guessing."""
     repaired: bool = False
 
 
@@ -138,7 +144,9 @@ class TransferSummary:
     renewed: int = 0
     """Sessions that were imported under a new id."""
     skipped: int = 0
-    """Sessions that were left out, because their tree met an id that exists."""
+    """Sessions that were skipped, because an id of their tree exists already; memories that were skipped."""
+    memories: int = 0
+    """Memories across sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +161,10 @@ class ErasureSummary:
     archives_deleted: int = 0
     """Archive files of event logs."""
     answers_deleted: int = 0
-    """Other rows kept for the person, such as answers to repeated requests."""
+    """Other rows of the person, such as responses kept for idempotency keys."""
+    memories: int = 0
+    """Memories across sessions, of the owner."""
     forks_left: tuple[str, ...] = ()
-    """Branches of the erased sessions that belong to somebody else; they hold copies of messages."""
+    """Branches of the erased sessions that have another owner; they have copies of messages."""
     errors: int = 0
-    """Sessions that could not be removed. Run it again."""
+    """Sessions that could not be removed. Retry."""

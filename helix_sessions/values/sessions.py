@@ -35,7 +35,7 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHead:
-    """What may change about a session with each call, and whose it is: for preconditions and counters."""
+    """What changes about a session with each call, and its owner: for preconditions and counters."""
 
     session_id: str
     agent_type: str
@@ -52,7 +52,7 @@ class SessionHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """Everything a process needs to go on with a session.
+    """Everything a process needs to continue a session.
 
     A caller edits one with `dataclasses.replace`.
     """
@@ -65,7 +65,8 @@ class SessionState:
     status: SessionStatus = "active"
     step_count: int = 0
     output: JSON = None
-    error: str | None = None
+    error: JSON = None
+    """As it was given; a runner writes `{code, message, type, attempt, fingerprint}`."""
     failure_reason: str | None = None
     interrupt_context: JSON = None
     pending_client_tool_calls: dict[str, JSON] | None = None
@@ -102,6 +103,10 @@ class SessionState:
     workspace_ref: JSON = None
     created_at: StoredAt = None
     updated_at: StoredAt = None
+    runnable_at: datetime | None = None
+    """From when on a driver has something to do; `None`: nothing. A save does not set it."""
+    last_agent_activity_at: datetime | None = None
+    """The agent's last sign: a run, a turn, a lease or an event of its own. A save does not set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

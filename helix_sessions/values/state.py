@@ -19,7 +19,7 @@ from helix_sessions.values.sessions import SessionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMeta:
-    """What a caller may say of the checkpoint a write makes."""
+    """The options of a checkpoint that a write creates."""
 
     checkpoint_id: str | None = None
     """Repeating a commit with the same id returns the first result instead of writing again."""
@@ -43,14 +43,14 @@ class CheckpointMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What a commit left behind."""
+    """The outcome of a commit."""
 
     version: int
     checkpoint_id: str | None
     message_count: int
     head_seq: int
     replayed: bool = False
-    """True when this commit had been made before and nothing was written now."""
+    """True for a retry: the commit exists already, and nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Checkpoint:
     status: SessionStatus
     source: CheckpointSource
     state: SessionState
-    """The state as it was."""
+    """The state at the checkpoint."""
     message_count: int
     run_id: str | None
     step_id: str | None

@@ -70,12 +70,19 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """Something for whoever reads along at this moment: a piece of text, progress. It is never stored."""
+    """Something for the readers of this moment: a piece of text, progress. Those of a turn belong to a
+    message, and are kept until it is committed."""
 
     session_id: str
     data: JSON
     after_seq: int
     """The number of the session's last event when it was published."""
+    turn_id: str | None = None
+    """The turn that says the message."""
+    message_id: str | None = None
+    """Which message it is a piece of; another attempt is another message. `None`: of none."""
+    index: int | None = None
+    """Its place in the message. It rises, and what a reader is told at once may be several pieces in one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

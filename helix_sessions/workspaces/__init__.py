@@ -1,4 +1,4 @@
-"""What sessions keep outside the database: snapshots of workspaces, and the providers that hold them."""
+"""Snapshots of workspaces, which are outside the database, and their providers."""
 
 from helix_sessions.workspaces.base import Workspace, WorkspaceProvider
 from helix_sessions.workspaces.registry import delete_snapshots, provider_of

@@ -1,4 +1,4 @@
-"""What a workspace is, and what is asked of whoever keeps its snapshots."""
+"""The workspace of a session, and the interface of a provider of snapshots."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ class Workspace:
     agent_type: str
     ref: dict[str, Any]
     """The session's `workspace_ref`: `{"provider_id": "...", ...}`. All but the provider's id belongs to the
-    provider. Whoever wrote the session wrote it, so a provider must not follow it blindly."""
+    provider. The author of the session wrote it, so a provider must not trust it."""
 
 
 class WorkspaceProvider(Protocol):
-    """Keeps snapshots of workspaces. Calls may be repeated, also by two processes at once."""
+    """A provider of snapshots. Calls may be repeated, also by two processes at once."""
 
     def snapshot_list(self, session: Workspace) -> Iterable[str]:
         """The ids of all snapshots of this session's workspace."""
         ...
 
     def snapshot_delete(self, session: Workspace, snapshot_id: str) -> None:
-        """Delete one of them; one that is gone already is no error."""
+        """Delete one snapshot. Idempotent."""
         ...

@@ -28,7 +28,7 @@ def provider_of(ref: Any) -> WorkspaceProvider | None:
 
 
 def delete_snapshots(session: Workspace, *, dry_run: bool = False) -> int:
-    """Delete the snapshots of a session's workspace; how many there were."""
+    """Delete the snapshots of a session's workspace; return how many."""
     provider = provider_of(session.ref)
     if provider is None:
         return 0

@@ -1,4 +1,4 @@
-"""Workspaces in one of Django's storages: files, S3 and whatever else has a storage class."""
+"""Workspaces in one of Django's storages: files, S3 and others."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,8 @@ from helix_sessions.workspaces.base import Workspace
 class StorageWorkspaces:
     """Each session has a folder, and each entry of it, a file or a folder, is a snapshot.
 
-    The folder follows from the session's id alone. What a `workspace_ref` says beside the provider's id is
-    not looked at, so nobody can have another session's files deleted.
+    The folder follows from the session's id alone. Other keys of a `workspace_ref` are ignored, so that a
+    session cannot delete the files of another.
     """
 
     def __init__(self, storage: str = "default", prefix: str = "helix_sessions/workspaces") -> None:
@@ -25,7 +25,7 @@ class StorageWorkspaces:
         return storage_named(self.alias)
 
     def folder(self, session_id: str) -> str:
-        """Where the snapshots of a session belong, for whoever writes them."""
+        """The folder of a session's snapshots, for the code that writes them."""
         return f"{self.prefix}/{folder_of(session_id)}"
 
     def snapshot_list(self, session: Workspace) -> Iterable[str]:
@@ -34,7 +34,7 @@ class StorageWorkspaces:
         return sorted({*folders, *files})
 
     def snapshot_delete(self, session: Workspace, snapshot_id: str) -> None:
-        """Delete a file, or a folder with all that is in it."""
+        """Delete a file, or a folder with its contents."""
         if snapshot_id in ("", ".", "..") or "/" in snapshot_id or "\\" in snapshot_id:
             raise InvalidInput(f"{snapshot_id!r:.80} is not the name of a snapshot.")
         folder = self.folder(session.session_id)

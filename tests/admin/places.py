@@ -15,6 +15,9 @@ APP = "/admin/helix_sessions/"
 LIST = f"{APP}session/"
 PAGES = ("change", "timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 ACTIONS = {
+    "run": "run_session",
+    "resume": "resume_session",
+    "retry": "retry_session",
     "interrupt": "interrupt_session",
     "reactivate": "reactivate_session",
     "expire": "expire_session",
@@ -83,7 +86,7 @@ def make_busy_session(store: SessionStore, session_id: str = "busy") -> None:
 def make_stuck(session_id: str, minutes: int = 60) -> None:
     """As if nothing had happened for so long."""
     then = timezone.now() - timedelta(minutes=minutes)
-    Session.objects.filter(session_id=session_id).update(updated_at=then)
+    Session.objects.filter(session_id=session_id).update(updated_at=then, last_agent_activity_at=then)
 
 
 def rows_of(response: Any) -> list[str]:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
-from helix_sessions.admin import actions
+from helix_sessions.admin import action_views, actions
 from helix_sessions.models import Session
 from helix_sessions.runtime import Budget, SessionRuntime
 from helix_sessions.store import SessionStore
@@ -84,7 +84,7 @@ class TestWhoMay:
 
     @every_action
     def test_its_own_permission_is_enough(self, client_with: Any, store: SessionStore, name: str):
-        if name == "reactivate":
+        if name in ("reactivate", "resume", "retry"):
             store.update_status("busy", "paused")
         client = client_with("view_session", ACTIONS[name])
         assert action(name) in client.get(page_of("busy")).content.decode()
@@ -125,7 +125,7 @@ class TestWhoMay:
 
     @every_action
     def test_it_is_logged_twice(self, admin_client: Client, store: SessionStore, name: str):
-        if name == "reactivate":
+        if name in ("reactivate", "resume", "retry"):
             store.update_status("busy", "paused")
         act(admin_client, name, "busy")
         entry = LogEntry.objects.get()
@@ -159,6 +159,38 @@ class TestWhatTheyDo:
         store.update_status("busy", status)
         act(admin_client, "reactivate", "busy")
         assert store.load_state("busy").status == "active"
+
+    def test_run_resume_and_retry(self, admin_client: Client, store: SessionStore):
+        for name, status, after in (
+            ("run", "completed", "completed"),
+            ("resume", "interrupted", "active"),
+            ("retry", "failed", "failed"),
+        ):
+            store.update_status("busy", status)
+            store.cancel_input("busy", "busy-input") if store.list_inputs("busy") else None
+            Session.objects.filter(session_id="busy").update(attempts=4, retry_attempt=2)
+            act(admin_client, name, "busy")
+            assert [row.session_id for row in store.list_runnable()] == ["busy"], name
+            assert store.load_state("busy").status == after, name
+            left = Session.objects.get(session_id="busy")
+            assert (left.attempts, left.retry_attempt) == ((4, 2) if name == "run" else (0, 0)), name
+            assert "Ready to run" in admin_client.get(page_of("busy")).content.decode()
+            store.update_run_status("busy", store.begin_turn("busy").run.run_id, "completed")
+
+    def test_only_for_whom_they_are(self, admin_client: Client, store: SessionStore):
+        page = admin_client.get(page_of("busy")).content.decode()
+        assert (action("run") in page, action("resume") in page, action("retry") in page) == (
+            *(True, False, False),
+        )
+
+    def test_what_an_operator_sees_of_trouble(self, admin_client: Client, store: SessionStore):
+        error = {"code": "crash_loop", "message": "It crashed 5 times.", "type": None}
+        store.update_status("busy", "paused", error=error)
+        Session.objects.filter(session_id="busy").update(attempts=5)
+        page = admin_client.get(page_of("busy")).content.decode()
+        cause = Session.objects.get(session_id="busy").error_fingerprint
+        for words in ("crash_loop · It crashed 5 times.", f"{cause}", "Taken up 5 times"):
+            assert words in page, words
 
     def test_expire(self, admin_client: Client, store: SessionStore):
         act(admin_client, "expire", "busy")
@@ -288,8 +320,10 @@ class TestCounts:
         act(admin_client, "interrupt", "busy", "busy")
         assert len(store.get_events("busy", types=["interrupt_requested"])) == 1
 
-    def test_a_limit_at_once(self, admin_client: Client, store: SessionStore, settings: Any):
-        settings.HELIX_SESSIONS = {"ADMIN_ACTION_LIMIT": 1}
+    def test_a_limit_at_once(
+        self, admin_client: Client, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(action_views, "MOST_AT_ONCE", 1)
         listed = {"action": "fail", "_selected_action": ["busy", "busy-child"]}
         assert admin_client.post(LIST, listed).status_code == 302
         assert act(admin_client, "fail", "busy", "busy-child").status_code == 404

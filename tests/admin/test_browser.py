@@ -137,6 +137,14 @@ def make_waiting(store: SessionStore) -> None:
     store.suspend("editor", "awaiting_children", state=state, run_id="r", awaiting_children=[wait])
 
 
+def make_answered(store: SessionStore) -> None:
+    """A session whose approval was edited, and who answered is to be seen."""
+    operator = {"kind": "operator", "id": "1"}
+    edited = {"amount": 15, "currency": "EUR", "note": HOSTILE}
+    answer: dict[str, Any] = {"approved": True, "arguments": edited, "remember": "session", "by": operator}
+    store.submit_tool_result("refund-desk-2", "call_pay", **answer)
+
+
 def shot(page: Any, name: str) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
@@ -226,12 +234,18 @@ def test_answering_what_waits(browser: Browser, store: SessionStore, in_database
     assert page.evaluate("window.hurt") is None
     page.click(".hx-waiting > tbody >> nth=1 >> text=Approve")
     assert '"amount": 21' in page.inner_text("form.hx-confirm")
+    page.fill("#id_arguments", page.input_value("#id_arguments").replace("21", "15"))
+    page.select_option("#id_remember", "session")
     page.fill("#id_reason", "The parcel came back.")
     shot(page, "8-approve")
     page.click("button.hx-primary")
     assert "The call was approved." in page.inner_text(".messagelist")
     calls = in_database(lambda: store.load_state("refund-desk-1").pending_client_tool_calls)
-    assert calls["call_pay"]["response"] == {"approved": True, "reason": "The parcel came back."}
+    approved = calls["call_pay"]["response"]
+    assert (approved["approved"], approved["reason"]) == (True, "The parcel came back.")
+    assert approved["arguments"] == {**calls["call_pay"]["arguments"], "amount": 15}
+    [rule] = in_database(store.list_tool_rules)
+    assert (rule.session_id, rule.tool, rule.decision) == ("refund-desk-1", "pay_back", "allow")
     page.click(".hx-waiting > tbody >> nth=1 >> text=Answer")
     page.fill("#id_result", '{"text": "Z-9"}')
     page.fill("#id_reason", "Read out on the telephone.")
@@ -246,7 +260,14 @@ def test_answering_what_waits(browser: Browser, store: SessionStore, in_database
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_looks(engine: str, browser: Browser, width: int, scheme: str):
+def test_looks(
+    engine: str,
+    browser: Browser,
+    store: SessionStore,
+    in_database: InDatabase[Any],
+    width: int,
+    scheme: str,
+):
     if engine == "postgresql":
         pytest.skip("looks the same on both")
     places = {"dashboard": APP, "list": LIST, "confirm": f"{LIST}action/fail/?id=parcel-desk-17&id=idle-11"}
@@ -254,6 +275,9 @@ def test_looks(engine: str, browser: Browser, width: int, scheme: str):
     places |= {name: page_of("parcel-desk-17", name) for name in pages}
     places["waiting"] = WAITING
     places["waiting-calls"] = page_of("refund-desk-1", "calls")
+    in_database(lambda: make_answered(store))
+    places["answered-calls"] = page_of("refund-desk-2", "calls")
+    places["answered-timeline"] = page_of("refund-desk-2")
     places["waiting-answer"] = f"{LIST}action/approve_call/?id=refund-desk-1&call=call_pay"
     page = browser.open(APP, width=width, scheme=scheme)
     for name, address in places.items():

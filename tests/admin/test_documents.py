@@ -9,6 +9,7 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_sessions.admin import documents
 from helix_sessions.admin.documents import MASK, completed, masked, shown, shown_beginning
 from helix_sessions.store import SessionStore
 from tests.admin.places import APP, LIST, PAGES, action, page_of
@@ -51,8 +52,8 @@ def test_keys_to_mask_are_a_setting(settings: Any):
     assert masked({"IBAN": "DE1", "password": "x"}) == {"IBAN": MASK, "password": "x"}
 
 
-def test_secrets_are_masked_where_a_document_is_cut(settings: Any):
-    settings.HELIX_SESSIONS = {"ADMIN_DOCUMENT_CHARACTERS": 60}
+def test_secrets_are_masked_where_a_document_is_cut(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(documents, "CHARACTERS_SHOWN", 60)
     document = shown({"password": "hunter2" * 50, "rest": "x" * 500})
     assert document.is_cut
     assert "hunter2" not in document.text

@@ -15,6 +15,7 @@ from django.utils import timezone
 from helix_sessions.models import Session
 from helix_sessions.runtime import AgentSession, SessionRuntime
 from helix_sessions.store import SessionStore
+from helix_sessions.types import PendingCall
 from tests.admin.places import APP, CALL_ACTIONS, LIST, WAITING, page_of
 from tests.contract.suspended import approval, asked, calling, child, suspend, suspended, wait_for
 from tests.rows import each
@@ -236,7 +237,8 @@ class TestAnswering:
         [event] = trip.get_events("trip", types=["operator_action"])
         assert (event.data["action"], event.data["reason"]) == (name, "because")
         assert event.data["by"]["username"] == "admin"
-        assert len(trip.get_events("trip", types=["tool_result_submitted"])) == 1
+        [answer] = trip.get_events("trip", types=["tool_result_submitted"])
+        assert answer.data["by"] == {"kind": "operator", "id": str(event.data["by"]["id"])}
 
     @every_answer
     def test_a_call_that_was_answered_meanwhile(self, admin_client: Client, trip: SessionStore, name: str):
@@ -244,7 +246,7 @@ class TestAnswering:
         trip.submit_tool_result("trip", call_id, **({"approved": True} if call_id == "a" else {"result": 1}))
         before = trip.load_state("trip")
         response = act(admin_client, trip, name, call_id)
-        assert "Somebody else has answered it." in response.content.decode()
+        assert "It has an answer already." in response.content.decode()
         assert trip.load_state("trip") == before
         assert not LogEntry.objects.exists()
         assert admin_client.get(ask(name, call_id)).status_code == 302
@@ -293,3 +295,92 @@ class TestWhatIsSaid:
         assert entry_of(trip, "b")["submitted_at"] is None
         assert admin_client.get(ask("approve_call", "unknown")).status_code == 302
         assert admin_client.get(ask("approve_call", "a", "unknown")).status_code == 302
+
+
+class TestApproving:
+    def fields(self, client: Client, name: str, call_id: str) -> dict[str, Any]:
+        """What the page of an answer would send."""
+        form = client.get(ask(name, call_id)).context["form"]
+        return {field.html_name: field.value() or "" for field in form}
+
+    def test_the_arguments_can_be_edited(self, admin_client: Client, trip: SessionStore):
+        given = self.fields(admin_client, "approve_call", "a")
+        assert given["arguments"] == '{\n  "of": "a"\n}'
+        for wrong in ("[1]", "{", "5", '{"a": NaN}'):
+            assert (
+                act(
+                    admin_client, trip, "approve_call", "a", **{**given, "reason": "x", "arguments": wrong}
+                ).status_code
+                == 422
+            )
+        assert entry_of(trip, "a")["submitted_at"] is None
+        more = {**given, "reason": "because", "arguments": '{"of": "me"}'}
+        assert act(admin_client, trip, "approve_call", "a", **more).status_code == 302
+        assert entry_of(trip, "a")["response"] == {
+            "approved": True,
+            "reason": "because",
+            "arguments": {"of": "me"},
+        }
+        assert "operator" in admin_client.get(page_of("trip", "calls")).content.decode()
+        timeline = admin_client.get(page_of("trip", "timeline")).content.decode()
+        assert "with other arguments" in timeline
+
+    def test_a_page_left_as_it_is_changes_no_argument(self, admin_client: Client, trip: SessionStore):
+        given = {**self.fields(admin_client, "approve_call", "a"), "reason": "because"}
+        act(admin_client, trip, "approve_call", "a", **given)
+        assert entry_of(trip, "a")["response"] == {"approved": True, "reason": "because"}
+
+    @every_answer
+    def test_a_page_opened_before_the_call_changed(self, admin_client: Client, trip: SessionStore, name: str):
+        call_id = CALL_OF[name]
+        given = {**self.fields(admin_client, name, call_id), "reason": "because"}
+        state = trip.load_state("trip")
+        calls = {
+            **(state.pending_client_tool_calls or {}),
+            call_id: {**entry_of(trip, call_id), "arguments": {}},
+        }
+        trip.save_state("trip", replace(state, pending_client_tool_calls=calls))
+        response = act(admin_client, trip, name, call_id, **given)
+        assert "other arguments" in response.content.decode()
+        assert entry_of(trip, call_id)["submitted_at"] is None
+
+    def test_secrets_do_not_come_back_as_dots(self, admin_client: Client, store: SessionStore):
+        """What is masked or cut cannot be edited here, only replaced."""
+        calls = {"a": {"password": "hunter2", "cents": 5}, "b": {"text": "x" * 30_000}, "c": "text"}
+        pending = [
+            PendingCall(tool_call_id=key, tool_name="t", arguments=value, kind="approval")
+            for key, value in calls.items()
+        ]
+        suspended(store, "trip", *pending)
+        for key in calls:
+            given = self.fields(admin_client, "approve_call", key)
+            assert given["arguments"] == "", key
+        act(
+            admin_client,
+            store,
+            "approve_call",
+            "a",
+            **{**self.fields(admin_client, "approve_call", "a"), "reason": "x"},
+        )
+        assert "arguments" not in entry_of(store, "a")["response"]
+
+    def test_always_allow_takes_the_permission_for_rules(
+        self, admin_client: Client, client_with: Any, trip: SessionStore
+    ):
+        approver = client_with("view_session", CALL_ACTIONS["approve_call"])
+        assert "remember" not in self.fields(approver, "approve_call", "a")
+        assert act(approver, trip, "approve_call", "a", remember="session").status_code == 403
+        assert entry_of(trip, "a")["submitted_at"] is None
+        assert act(admin_client, trip, "approve_call", "a", remember="always").status_code == 422
+        assert act(admin_client, trip, "approve_call", "a", remember="session").status_code == 302
+        [rule] = trip.list_tool_rules()
+        assert (rule.session_id, rule.tool, rule.decision) == ("trip", "tool_a", "allow")
+        assert "always allow: session" in LogEntry.objects.get().change_message
+        assert "Tool rule: allow tool_a" in admin_client.get(page_of("trip", "timeline")).content.decode()
+
+    def test_a_result_that_does_not_fit_is_refused(self, admin_client: Client, store: SessionStore):
+        suspended(store, "trip", asked("b", response_schema={"type": "object", "required": ["place"]}))
+        assert "The result must fit" in admin_client.get(ask("answer_call", "b")).content.decode()
+        refused = act(admin_client, store, "answer_call", "b", result="5")
+        assert "does not fit" in refused.content.decode()
+        assert act(admin_client, store, "answer_call", "b").status_code == 302

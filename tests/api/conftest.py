@@ -13,14 +13,37 @@ from rest_framework.test import APIClient
 from helix_sessions.store import SessionStore
 
 
+@pytest.fixture(autouse=True)
+def blob_storage(settings: Any) -> None:
+    """Attachments are kept in memory."""
+    memory = {"BACKEND": "django.core.files.storage.InMemoryStorage"}
+    settings.STORAGES = {**settings.STORAGES, "blobs": memory}
+    settings.HELIX_SESSIONS = {**settings.HELIX_SESSIONS, "BLOB_STORAGE": "blobs"}
+
+
 @pytest.fixture
 def user(db: None) -> Any:
-    return get_user_model().objects.create_user("ada")
+    """A driver, who may do everything with the sessions they own."""
+    return driver("ada")
 
 
 @pytest.fixture
 def stranger(db: None) -> Any:
-    return get_user_model().objects.create_user("eve")
+    """Another driver."""
+    return driver("eve")
+
+
+@pytest.fixture
+def participant(db: None) -> Any:
+    """A person who talks to agents."""
+    return get_user_model().objects.create_user("pat")
+
+
+def driver(name: str) -> Any:
+    """A user who may drive their own sessions."""
+    user = get_user_model().objects.create_user(name)
+    user.user_permissions.add(Permission.objects.get(codename="drive_session"))
+    return user
 
 
 @pytest.fixture
@@ -50,11 +73,11 @@ def session(user: Any, store: SessionStore) -> str:
 
 
 @pytest.fixture
-def grant() -> Callable[[Any, str], Any]:
-    """Give a user one of the app's permissions."""
+def grant() -> Callable[..., Any]:
+    """Give a user some of the app's permissions."""
 
-    def granted(user: Any, codename: str) -> Any:
-        user.user_permissions.add(Permission.objects.get(codename=codename))
+    def granted(user: Any, *codenames: str) -> Any:
+        user.user_permissions.add(*Permission.objects.filter(codename__in=codenames))
         return get_user_model().objects.get(pk=user.pk)
 
     return granted

@@ -1,5 +1,6 @@
 """Every method of every address, with a body that the address takes."""
 
+from hashlib import sha256
 from typing import Any
 
 from helix_sessions.api import examples
@@ -9,6 +10,7 @@ COMMIT = {"state": {"custom_state": {}}, "append_messages": [{"role": "user", "c
 BODIES: dict[tuple[str, str], Any] = {
     ("post", "sessions"): {"agent_type": "test"},
     ("put", "session"): {"agent_type": "test"},
+    ("patch", "session"): {"title": "A lost parcel"},
     ("put", "state"): {"custom_state": {}},
     ("patch", "state"): {"writes": [{"op": "set", "path": ["a"], "value": 1}]},
     ("post", "status"): {"expected_statuses": ["active"], "new_status": "paused"},
@@ -27,8 +29,14 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "discard-staging"): {},
     ("post", "cleanup-session-staging"): {"older_than_seconds": 0},
     ("post", "cleanup-staging"): {"older_than_seconds": 0},
+    ("post", "memories"): {"key": "k", "value": {}},
     ("post", "inputs"): {"prompt": "hello"},
     ("patch", "input"): {"delivery": "queue"},
+    ("post", "tool-rules"): {"tool": "refund", "decision": "ask"},
+    ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
+    ("patch", "webhook"): {"enabled": False},
+    ("post", "lease"): {"owner": "worker-1", "ttl": 30},
+    ("put", "lease"): {"owner": "worker-1", "ttl": 30},
     ("post", "turns"): {"message": "hello"},
     ("post", "suspend"): {"kind": "client_tool", "state": {}, "run_id": "r"},
     ("post", "tool-results"): {"tool_call_id": "call", "result": 1},
@@ -42,7 +50,13 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "events"): {"type": "note"},
     ("post", "fragments"): {"data": {"text": "hel"}},
     ("post", "actions"): {"action": "SuspendSession"},
+    ("post", "chat"): examples.CHAT,
+    ("post", "ag-ui"): examples.AG_UI,
 }
+
+
+QUERIES = {("delete", "memories"): "?key=k"}
+"""What an address needs besides."""
 
 
 def every_method() -> list[tuple[str, str]]:
@@ -60,13 +74,27 @@ def every_method() -> list[tuple[str, str]]:
     ]
 
 
+WITHOUT_A_SESSION = (
+    *("root", "sessions", "cleanup-staging", "tool-rules", "tool-rule", "memories"),
+    *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+)
+
+FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
+"""Those that speak the protocol of a page: a stream, without a version; a message is sent once by its id."""
+
 _IDS = {
+    "tool-rule": ["rule"],
+    "webhook": ["hook"],
+    "webhook-deliveries": ["hook"],
+    "replay-delivery": ["hook", "msg_1"],
     "run": ["r"],
+    "blob": [sha256(b"content").hexdigest()],
     "input": ["i"],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
     "child": ["sub"],
     "staged-change": ["step", "call"],
+    "chat-stream": ["chat"],
 }
 
 
@@ -74,11 +102,11 @@ def address(name: str, session_id: str) -> str:
     """The path of a name."""
     from django.urls import reverse
 
-    if name in ("root", "sessions", "cleanup-staging"):
-        return reverse(f"helix_sessions:{name}")
+    if name in WITHOUT_A_SESSION:
+        return reverse(f"helix_sessions:{name}", args=_IDS.get(name))
     return reverse(f"helix_sessions:{name}", args=[session_id, *_IDS.get(name, [])])
 
 
 def of_a_session() -> list[tuple[str, str]]:
     """Those that name a session."""
-    return [pair for pair in every_method() if pair[1] not in ("root", "sessions", "cleanup-staging")]
+    return [pair for pair in every_method() if pair[1] not in WITHOUT_A_SESSION]

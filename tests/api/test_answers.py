@@ -52,6 +52,9 @@ def test_a_link_is_followed_and_answered_once(anybody, link, store):
         "deadline": None,
         "is_answered": False,
         "expires_at": link["expires_at"],
+        "arguments_digest": store.load_state("s").pending_client_tool_calls["a"]["arguments_digest"],
+        "response_schema": None,
+        "may_edit": False,
     }
     assert (shown["Cache-Control"], shown["Referrer-Policy"]) == ("no-store", "no-referrer")
     assert anybody.post(link["url"], {"approved": True}).json() == {"outcome": "accepted"}

@@ -62,7 +62,7 @@ class TestCompactions:
         made = response.json()["compaction"]
         assert (made["summary"], made["reason"], made["message_count"]) == ("2 messages", "too long", 2)
         assert made["message"] == store.get_context(told).messages[0]
-        assert api.get(COMPACTIONS).json() == {"items": [made]}
+        assert api.get(COMPACTIONS).json() == {"items": [made], "next_cursor": None}
 
     def test_nothing_to_fold_is_null(self, api, told):
         api.post(COMPACTIONS, {})

@@ -51,7 +51,7 @@ def test_a_session_from_beginning_to_end(generated, live_server, user, store):
     assert call("commit.commit_step", session_id, body=step).parsed.replayed is True
 
     page = call("messages.get_messages", session_id).parsed
-    assert [message.to_dict() for message in page.messages] == [{"role": "user", "content": "Hello"}]
+    assert [message.to_dict() for message in page.items] == [{"role": "user", "content": "Hello"}]
 
     status = models.StatusInput(expected_statuses=["active"], new_status=models.SessionStatus.PAUSED)
     stale = call("status.compare_and_set_status", session_id, body=status, if_match='"1"')

@@ -63,17 +63,22 @@ def test_listing_changing_cancelling(api: Any, session: str, store: Any) -> None
 
 
 def test_running_is_scheduled_where_it_can_be(api: Any, session: str, store: Any, settings: Any) -> None:
-    assert api.post("/api/sessions/s/run/").json() == {"scheduled": False}
-    assert api.post("/api/sessions/s/run/wake/").json() == {"scheduled": False}
+    first = api.post("/api/sessions/s/run/")
+    asked = {"scheduled": True, "runnable_at": first.json()["runnable_at"]}
+    assert (first.status_code, first.json()) == (202, asked)
+    assert [summary.session_id for summary in store.list_runnable()] == [session]
+    for again in ("run/", "run/wake/"):
+        assert api.post(f"/api/sessions/s/{again}").json() == asked, "twice is one run"
+    assert len(store.get_events(session, types=["run_requested"])) == 1
     pytest.importorskip("helix_sessions.tasks")
     settings.TASKS = {"default": {"BACKEND": immediate_backend()}}
     settings.HELIX_SESSIONS = {"AGENTS": {"test": "tests.runner.agents.polite"}}
     response = api.post("/api/sessions/s/run/")
-    assert (response.status_code, response.json()) == (202, {"scheduled": True})
+    assert (response.status_code, response.json()) == (202, asked), "runners are told again"
     assert store.load_state(session).status == "completed"
-    store.admit_input(session, "hello", resume=False)
-    assert api.post("/api/sessions/s/run/wake/").json() == {"scheduled": True}
-    assert store.list_inputs(session) == []
+    store.update_status(session, "failed")
+    assert api.post("/api/sessions/s/run/retry/").status_code == 202
+    assert store.load_state(session).status == "completed"
 
 
 def test_stopping_and_waiting(api: Any, session: str, store: Any) -> None:

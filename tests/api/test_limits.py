@@ -3,7 +3,8 @@
 import pytest
 from django.core.cache import cache
 
-from helix_sessions.conf import conf
+from helix_sessions.api.serializers import pages
+from helix_sessions.content import documents
 from tests.api.test_problems import is_problem
 from tests.rows import each
 
@@ -25,8 +26,8 @@ def test_a_body_without_a_length(api, session):
     is_problem(response, 411, "length_required")
 
 
-def test_a_document_that_is_too_deep(api, session, settings):
-    settings.HELIX_SESSIONS = {"MAX_DOCUMENT_DEPTH": 10}
+def test_a_document_that_is_too_deep(api, session, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_DEPTH", 10)
     content: object = "x"
     for _ in range(11):
         content = [content]
@@ -36,16 +37,16 @@ def test_a_document_that_is_too_deep(api, session, settings):
 
 @each("path", ["", "s/messages/", "s/runs/", "s/checkpoints/", "s/staging/", "s/sub-sessions/", "s/events/"])
 def test_pages_are_bounded(path, api, session, store):
-    for limit in (conf.API_MAX_PAGE_SIZE + 1, 0, -1, "x", "", "1" * 30):
+    for limit in (pages.MAX_PAGE_SIZE + 1, 0, -1, "x", "", "1" * 30):
         response = api.get(f"/api/sessions/{path}", {"limit": limit})
         assert "limit" in is_problem(response, 400, "invalid_input")["errors"]
-    assert api.get(f"/api/sessions/{path}", {"limit": conf.API_MAX_PAGE_SIZE}).status_code == 200
+    assert api.get(f"/api/sessions/{path}", {"limit": pages.MAX_PAGE_SIZE}).status_code == 200
 
 
-def test_a_page_has_a_size_when_none_is_asked_for(api, session, store, settings):
-    settings.HELIX_SESSIONS = {"API_PAGE_SIZE": 2}
+def test_a_page_has_a_size_when_none_is_asked_for(api, session, store, monkeypatch):
+    monkeypatch.setattr(pages, "PAGE_SIZE", 2)
     store.append_messages("s", [{"role": "user", "n": n} for n in range(5)])
-    assert len(api.get(MESSAGES).json()["messages"]) == 2
+    assert len(api.get(MESSAGES).json()["items"]) == 2
     assert len(api.get("/api/sessions/s/events/").json()["items"]) == 2
 
 

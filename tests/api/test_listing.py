@@ -48,9 +48,7 @@ class TestPages:
     @each("limit", [1, 3, 7, 10])
     def test_messages(self, newest_first, limit, api, session, store):
         store.append_messages("s", [{"role": "user", "n": n} for n in range(7)])
-        rows, pages = walk(
-            api, "/api/sessions/s/messages/", "messages", limit=limit, newest_first=newest_first
-        )
+        rows, pages = walk(api, "/api/sessions/s/messages/", "items", limit=limit, newest_first=newest_first)
         numbers = list(range(7))
         assert [row["n"] for row in rows] == (numbers[::-1] if newest_first else numbers)
         assert pages == -(-7 // limit)
@@ -61,7 +59,7 @@ class TestPages:
         store.append_messages("s", [{"role": "user", "n": 4}])
         query = {"newest_first": "true", "limit": 2, "cursor": first["next_cursor"]}
         second = api.get("/api/sessions/s/messages/", query).json()
-        assert [row["n"] for row in first["messages"] + second["messages"]] == [3, 2, 1, 0]
+        assert [row["n"] for row in first["items"] + second["items"]] == [3, 2, 1, 0]
         is_problem(
             api.get("/api/sessions/s/messages/", {"cursor": first["next_cursor"]}), 400, "invalid_cursor"
         )
@@ -69,12 +67,12 @@ class TestPages:
     def test_message_offsets(self, api, session, store):
         store.append_messages("s", [{"role": "user", "n": n} for n in range(5)])
         page = api.get("/api/sessions/s/messages/", {"offset": 3, "limit": 1}).json()
-        assert [row["n"] for row in page["messages"]] == [3]
-        assert (page["total"], page["has_more"]) == (5, True)
+        assert [row["n"] for row in page["items"]] == [3]
+        assert (page["total"], page["next_cursor"] is None) == (5, False)
         page = api.get("/api/sessions/s/messages/", {"offset": 3, "newest_first": "1"}).json()
-        assert [row["n"] for row in page["messages"]] == [1, 0]
-        assert page["has_more"] is False
-        assert api.get("/api/sessions/s/messages/", {"offset": 50}).json()["messages"] == []
+        assert [row["n"] for row in page["items"]] == [1, 0]
+        assert page["next_cursor"] is None
+        assert api.get("/api/sessions/s/messages/", {"offset": 50}).json()["items"] == []
         is_problem(api.get("/api/sessions/s/messages/", {"offset": 1, "cursor": "x"}), 400, "invalid_input")
 
     def test_the_others(self, api, session, store):

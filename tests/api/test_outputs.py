@@ -18,9 +18,9 @@ from helix_sessions.api.components import name_of, object_of
 from helix_sessions.api.exceptions import problem_of
 from helix_sessions.api.urls import ROUTES
 from tests.api.golden import GOLDEN
-from tests.api.routes import BODIES, address, every_method
+from tests.api.routes import BODIES, FRONT_ENDS, QUERIES, address, every_method
 from tests.api.test_problems import all_errors, made
-from tests.api.test_who_may import fill, prepare
+from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, prepare
 
 pytestmark = pytest.mark.once
 
@@ -58,10 +58,12 @@ def test_every_answer_has_exactly_the_keys_of_its_schema(document, api, store, u
         store.append_messages("s", [{"role": "user", "content": "hello"}])
         if "interrupt" in name:
             store.set_interrupt_flag("s", "stop")
+        if (method, name) in UNDER_A_LEASE or name in (*OPERATED, *FRONT_ENDS):
+            continue
         if method == "post":
             prepare(store, "s", name)
         body = {"run_id": "r2"} if (method, name) == ("post", "runs") else BODIES.get((method, name))
-        response = getattr(api, method)(address(name, "s"), body)
+        response = getattr(api, method)(address(name, "s") + QUERIES.get((method, name), ""), body)
         answers = document["paths"][PATHS.get(name, "/api/")][method]["responses"]
         answer = answers[str(response.status_code)]
         if response.content:
@@ -183,7 +185,7 @@ from rest_framework.test import APIClient
 urlpatterns = [path("", include("helix_sessions.api.urls"))]
 call_command("migrate", verbosity=0)
 client = APIClient()
-client.force_authenticate(User.objects.create_user("ada"))
+client.force_authenticate(User.objects.create_superuser("ada"))
 made = client.post("/sessions/", {"session_id": "s", "agent_type": "a"}, format="json")
 acted = client.post("/sessions/s/actions/", {"action": "SuspendSession"}, format="json")
 print(made.status_code, acted.json()["info"]["status"], client.get("/sessions/s/counters/").json())

@@ -8,8 +8,8 @@ from tests.api.routes import COMMIT
 from tests.api.statements import captured_statements
 from tests.rows import each
 
-TOKEN = 1
-"""A token is read with its user, in one statement."""
+TOKEN = 3
+"""A token is read with its user in one statement, and the permissions of a driver in two."""
 
 
 def statements(call):

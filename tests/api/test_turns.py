@@ -210,6 +210,24 @@ class TestRefusals:
         assert (response.status_code, response.json()["code"]) == (status, code)
         assert store.load_state("s") == before
 
+    def test_who_answered_is_the_user(self, api, session, suspend, store, user):
+        suspend(APPROVAL)
+        api.post("/api/sessions/s/tool-results/", {"tool_call_id": "c1", "approved": True})
+        [event] = store.get_events("s", types=["tool_result_submitted"])
+        assert event.data["by"] == {"kind": "user", "id": str(user.pk)}
+        assert [row.session_id for row in store.list_runnable()] == ["s"]
+
+    def test_resuming_what_a_worker_drives_asks_for_a_run(self, api, session, suspend, store, settings):
+        settings.HELIX_SESSIONS = {"AGENTS": {"test": "tests.runner.agents.polite"}, "WAKER": ""}
+        suspend(APPROVAL)
+        store.submit_tool_result("s", "c1", approved=True)
+        response = api.post("/api/sessions/s/resume/", {"message": "hurry"})
+        assert (response.status_code, response.json()["scheduled"]) == (202, True)
+        assert response.json()["runnable_at"] is not None
+        assert store.get_current_run("s") is None, "no run without an owner"
+        assert [receipt.prompt for receipt in store.list_inputs("s")] == ["hurry"]
+        assert len(store.get_events("s", types=["run_requested"])) == 1
+
     def test_nothing_to_resume(self, api, session):
         response = api.post("/api/sessions/s/resume/")
         assert (response.status_code, response.json()["code"]) == (409, "not_resumable")

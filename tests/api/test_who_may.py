@@ -7,9 +7,10 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from rest_framework.test import APIClient
 
+from helix_sessions.conf import conf
 from helix_sessions.exceptions import InvalidAnswerLink, SessionNotFound, StillWaiting, UnknownToolCall
 from helix_sessions.store import SessionStore
-from tests.api.routes import BODIES, address, every_method, of_a_session
+from tests.api.routes import BODIES, QUERIES, address, every_method, of_a_session
 from tests.rows import each
 
 MAY_CREATE = {("put", "session"), ("post", "attach"), ("post", "turns")}
@@ -17,6 +18,8 @@ MAY_CREATE = {("put", "session"), ("post", "attach"), ("post", "turns")}
 
 def fill(store: SessionStore, session_id: str) -> None:
     """So that every part of a session exists."""
+    if conf.BLOB_STORAGE:
+        store.attach_blob(session_id, b"content", media_type="text/plain")
     store.create_run(session_id, run_id="r")
     store.admit_input(session_id, "hello", input_id="i")
     store.create_checkpoint(session_id, {"checkpoint_id": "c"})
@@ -39,6 +42,15 @@ def prepare(store: SessionStore, session_id: str, name: str) -> None:
             store.submit_tool_result(session_id, "call", result=1)
 
 
+UNDER_A_LEASE = {("put", "lease"), ("delete", "lease")}
+"""For the holder of a lease; see `test_leases`."""
+
+OPERATED = (
+    *("tool-rules", "tool-rule"),
+    *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+)
+"""For operators; see `test_tool_rules` and `test_webhooks`."""
+
 every_call = each(("method", "name"), every_method())
 
 
@@ -54,22 +66,26 @@ class TestEveryMethod:
 
     @every_call
     def test_works_for_the_owner(self, method, name, api, session, store):
+        if (method, name) in UNDER_A_LEASE or name in OPERATED:
+            return
         fill(store, session)
         if method == "post":
             prepare(store, session, name)
         body = {**BODIES[method, name], "run_id": "r2"} if (method, name) == ("post", "runs") else None
-        response = getattr(api, method)(address(name, session), body or BODIES.get((method, name)))
+        path = address(name, session) + QUERIES.get((method, name), "")
+        response = getattr(api, method)(path, body or BODIES.get((method, name)))
         assert response.status_code < 300, response.content
 
     @every_call
     def test_works_without_the_last_slash(self, method, name, api, session, store):
         fill(store, session)
         path = address(name, session)
-        if name == "root" or (method, name) == ("post", "runs"):
+        if name in ("root", *OPERATED) or (method, name) in {("post", "runs"), *UNDER_A_LEASE}:
             return
         if method == "post":
             prepare(store, session, name)
-        assert getattr(api, method)(path[:-1], BODIES.get((method, name))).status_code < 300
+        bare = path[:-1] + QUERIES.get((method, name), "")
+        assert getattr(api, method)(bare, BODIES.get((method, name))).status_code < 300
 
 
 @pytest.mark.django_db
@@ -82,7 +98,8 @@ def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, 
     unknown = getattr(client, method)(address(name, "u"), BODIES.get((method, name)))
     assert foreign.status_code == unknown.status_code == 404
     assert foreign.content == unknown.content.replace(b"'u'", b"'s'")
-    assert {**foreign.headers, "Content-Length": ""} == {**unknown.headers, "Content-Length": ""}
+    changing = {"Content-Length": "", "X-Request-ID": ""}
+    assert {**foreign.headers, **changing} == {**unknown.headers, **changing}
     assert (store.load_state(session), store.get_staged_changes(session)) == (before, staged)
 
 
@@ -129,7 +146,7 @@ class TestPermissions:
     def test_manage_all_does_everything(self, client_of, stranger, session, store, grant, user):
         client = client_of(grant(stranger, "manage_all_sessions"))
         for method, name in of_a_session():
-            if (method, name) in (("delete", "session"), ("post", "runs"), ("post", "clone")):
+            if (method, name) in {*UNDER_A_LEASE, ("delete", "session"), ("post", "runs"), ("post", "clone")}:
                 continue
             fill(store, session)
             if method == "post":
@@ -277,6 +294,7 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "load_state": (),
     "merge_custom_state": ([],),
     "patch_metadata": ({"a": 1},),
+    "update_session": (),
     "open_step": ("step", {"role": "assistant", "content": "x"}),
     "peek_interrupt_flag": (),
     "promote_staging": ("step",),
@@ -300,25 +318,40 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "get_context": (),
     "get_context_epoch": (),
     "list_compactions": (),
+    "attach_blob": (b"content",),
+    "get_blob": ("a" * 64,),
     "move_session": ("there",),
     "reconcile_context": ([],),
     "recover_run": (),
     "begin_turn": (),
+    "request_run": (),
+    "retry_run": (),
+    "get_usage": (),
     "resume": (),
     "rewind": (),
+    "regenerate": (),
     "set_expiry": (None,),
     "settle_child": ("completed",),
     "submit_tool_result": ("call",),
 }
 OPTIONS: dict[str, dict[str, object]] = {
+    "attach_blob": {"media_type": "image/png"},
     "get_event_texts": {"limit": 1},
     "open_step": {"run_id": "r"},
     "submit_tool_result": {"result": 1},
 }
 NOT_ABOUT_ONE_SESSION = {
+    "put_blob",
+    "open_blob",
     "ensure_session",
     "is_lease_live",
     "list_abandoned",
+    "set_tool_rule",
+    "list_tool_rules",
+    "delete_tool_rule",
+    *("create_webhook", "get_webhook", "list_webhooks", "update_webhook", "delete_webhook"),
+    *("list_webhook_deliveries", "replay_webhook_delivery", "send_webhooks"),
+    "list_runnable",
     "list_unattended",
     "fenced",
     "release_lease",
@@ -392,7 +425,7 @@ class TestOwnedStore:
         store.admit_input(session, "hello")
         store.acquire_lease(session, "worker", 0)
         assert (len(store.list_abandoned()), len(store.list_unattended())) == (1, 1)
-        assert theirs.list_abandoned() == theirs.list_unattended() == []
+        assert theirs.list_abandoned() == theirs.list_unattended() == theirs.list_runnable() == []
         with pytest.raises(SessionNotFound):
             theirs.attach(session)
         with pytest.raises(SessionNotFound):

@@ -5,7 +5,16 @@ from collections.abc import Iterator
 import pytest
 from django.core.cache import cache
 
-from tests.api.conftest import api, client_of, grant, session, stranger, user  # noqa: F401
+from tests.api.conftest import (  # noqa: F401
+    api,
+    blob_storage,
+    client_of,
+    grant,
+    participant,
+    session,
+    stranger,
+    user,
+)
 
 
 @pytest.fixture(autouse=True)

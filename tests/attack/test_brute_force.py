@@ -70,7 +70,7 @@ class TestPasswords:
 
 
 def test_deploying_without_rates_is_warned_about(settings):
-    from helix_sessions.checks import check_throttles
+    from helix_sessions.deploy_checks import check_throttles
 
     settings.HELIX_SESSIONS = {}
     assert [warning.id for warning in check_throttles(None)] == ["helix_sessions.W004"]

@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 from helix_sessions.models import Session
 from tests.api.routes import BODIES, address, every_method
 from tests.api.test_who_may import fill
-from tests.attack.access import ACCESS, BY_LINK, CREATES, LISTING, OPEN, OWN
+from tests.attack.access import ACCESS, BY_LINK, CREATES, LISTING, OPEN, OPERATED, OWN
 from tests.invariants import dump
 from tests.rows import each
 
@@ -60,7 +60,7 @@ class TestTheTable:
         assert named == set(ACCESS) | BY_LINK
 
     def test_knows_its_own_words(self):
-        assert {rule for _, _, rule in TABLE} == {OWN, LISTING, CREATES, OPEN}
+        assert {rule for _, _, rule in TABLE} == {OWN, LISTING, CREATES, OPEN, OPERATED}
 
 
 def a_user(name: str, **more: Any) -> Any:
@@ -244,6 +244,17 @@ class TestIdempotencyKeys:
         assert answer.json()["data"] == {}
 
 
+class TestInputIds:
+    def test_belong_to_the_owner_of_their_session(self, api, client_of, stranger, session, store):
+        """Who guesses one learns nothing, and takes it from nobody."""
+        store.create_session("hers", agent_type="a", owner=stranger)
+        hers = client_of(stranger).post("/api/sessions/hers/inputs/", {"prompt": "x", "input_id": SECRET})
+        mine = api.post("/api/sessions/s/inputs/", {"prompt": "mine", "input_id": SECRET})
+        assert (hers.status_code, mine.status_code) == (201, 201)
+        again = client_of(stranger).post("/api/sessions/hers/inputs/", {"prompt": "x", "input_id": SECRET})
+        assert again.json() == hers.json()
+
+
 class TestTheAdmin:
     def paths(self) -> list[str]:
         names = ("timeline", "state", "runs", "tree", "staging", "calls", "log", "live")
@@ -290,10 +301,11 @@ class TestTheAdmin:
 
 
 class TestTheDemo:
-    @each("path", ["/watch/s/", "/watch/u/"])
-    def test_watching_is_for_owners(self, path, victim, stranger):
+    @each("path", ["/chat/s/", "/chat/u/"])
+    def test_a_chat_is_for_its_owner(self, path, victim, stranger):
         client = Client()
         assert client.get(path).status_code == 302
         client.force_login(stranger)
         assert client.get(path).status_code == 404
-        assert "/watch/s/" not in client.get("/watch/").content.decode()
+        assert client.post(f"{path}branch/", {"position": 0}).status_code == 404
+        assert client.get("/chat/").json() == {"items": []}

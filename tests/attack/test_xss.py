@@ -16,6 +16,7 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.utils import timezone
 
+from helix_sessions.api.ids import to_segment
 from helix_sessions.store import SessionStore
 from helix_sessions.types import PendingCall
 from tests.admin.places import ACTIONS, APP, LIST, PAGES, action, page_of
@@ -132,14 +133,14 @@ def planted(live_server: Any, admin_user: Any, store: SessionStore) -> Iterator[
 
 
 def addresses(keys: list[str]) -> Iterator[str]:
-    yield from (APP, LIST, f"{LIST}?q={url_quote(PAYLOADS[0])}", f"{LIST}?status=failed", "/", "/watch/")
+    yield from (APP, LIST, f"{LIST}?q={url_quote(PAYLOADS[0])}", f"{LIST}?status=failed", "/", "/docs/")
     for key in keys:
         yield from (page_of(key, page) for page in PAGES)
         short = f"{keys.index(key)}{PAYLOADS[keys.index(key)]}"
         yield page_of(key, "state", f"?from={url_quote(short)}&to={url_quote('second ' + short)}")
         yield page_of(key, "timeline", "?order=oldest")
         yield f"{LIST}{url_quote(quote(key))}/live/?after=0"
-        yield f"/watch/{url_quote(key, '')}/"
+        yield f"/chat/{url_quote(to_segment(key), '')}/"
     yield from (action(name, *keys) for name in ACTIONS)
 
 
@@ -165,8 +166,8 @@ def test_nothing_runs_on_any_page(planted: tuple[Browser, list[str]]):
         assert answer is not None
         assert answer.status in (200, 302, 404), (path, answer.status)
         opened += answer.status == 200
-        if path.startswith("/watch/") and len(path) > len("/watch/"):
-            page.wait_for_timeout(300)  # the stream fills the page
+        if path.startswith("/chat/"):
+            page.wait_for_selector("#transcript .message")
         if page.evaluate("window.hurt"):
             found.append(f"script ran on {path}")
         if page.evaluate("document.querySelectorAll('iframe, img[src=x], svg[onload]').length"):

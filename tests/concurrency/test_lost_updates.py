@@ -6,6 +6,7 @@ import pytest
 
 from helix_sessions.exceptions import StaleState
 from helix_sessions.store import SessionStore
+from helix_sessions.types import InstructionsRevision
 from tests.concurrency.outcomes import split
 from tests.invariants import assert_invariants
 from tests.parallel import run_processes, run_threads
@@ -13,7 +14,7 @@ from tests.parallel import run_processes, run_threads
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROCESSES = 8
-ROUNDS = 200
+ROUNDS = 60
 
 
 def read_modify_write(process: int, rounds: int) -> int:
@@ -193,3 +194,16 @@ def test_sessions_do_not_disturb_each_other(store: SessionStore):
         assert store.load_state(f"s{n}").custom_state == {"count": 20}
         assert {message["content"] for message in store.get_messages(f"s{n}").messages} == {n}
         assert_invariants(f"s{n}")
+
+
+def test_instructions_that_are_written_at_once_are_all_revisions(store: SessionStore) -> None:
+    store.set_instructions("writer", "first")
+
+    def write(index: int) -> list[InstructionsRevision | None]:
+        return [store.set_instructions("writer", f"{index} {n}") for n in range(10)]
+
+    written = run_threads(4, write)
+    assert [error for error in written if isinstance(error, Exception)] == []
+    revisions = store.list_instructions_revisions("writer")
+    assert [revision.number for revision in revisions] == list(range(41, 0, -1))
+    assert store.get_instructions("writer") == revisions[0].text

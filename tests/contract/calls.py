@@ -101,6 +101,7 @@ RAISING = [
     Call("increment_step_count", lambda s, k, **o: s.increment_step_count(k, **o), "counter_raised"),
     Call("increment_resume_count", lambda s, k, **o: s.increment_resume_count(k, **o), "counter_raised"),
     Call("patch_metadata", lambda s, k, **o: s.patch_metadata(k, {"a": 1}, **o), "metadata_patched"),
+    Call("update_session", lambda s, k, **o: s.update_session(k, tags=["a"], **o), "session_updated"),
     Call("set_expiry", lambda s, k, **o: s.set_expiry(k, NEVER, **o), "expiry_changed"),
     Call("append_messages", lambda s, k, **o: s.append_messages(k, [USER, ASSISTANT], **o), "user_message"),
     Call(
@@ -168,6 +169,8 @@ RAISING = [
         "user_message",
         lambda s, k: s.admit_input(k, "hello"),
     ),
+    Call("request_run", lambda s, k, **o: s.request_run(k, **o), "run_requested"),
+    Call("retry_run", lambda s, k, **o: s.retry_run(k, **o), "run_requested"),
     Call("begin_turn", lambda s, k, **o: s.begin_turn(k, message="hello", **o), "run_started"),
     Call("suspend", _suspend, "run_finished", lambda s, k: s.create_run(k, run_id="r")),
     Call(
@@ -179,6 +182,7 @@ RAISING = [
     Call("resume", lambda s, k, **o: s.resume(k, **o), "session_resumed", _answered),
     Call("settle_child", lambda s, k, **o: s.settle_child(k, "completed", **o), "status_changed"),
     Call("rewind", lambda s, k, **o: s.rewind(k, **o), "session_rewound", _moved_on),
+    Call("regenerate", lambda s, k, **o: s.regenerate(k, **o), "run_requested", _append),
     Call(
         "reconcile_context",
         lambda s, k, **o: s.reconcile_context(k, [Said("day", 1)], **o),

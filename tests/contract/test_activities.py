@@ -110,14 +110,14 @@ class TestEndRun:
         assert (state.status, state.interrupt_context) == ("interrupted", {"reason": "enough"})
         assert store.peek_interrupt_flag("s") is None
 
-    def test_another_end_leaves_the_request(self, store: SessionStore, run_id: str) -> None:
+    def test_another_end_takes_it_too(self, store: SessionStore, run_id: str) -> None:
         store.set_interrupt_flag("s", "enough")
         store.end_run("s", run_id, "completed")
-        assert store.peek_interrupt_flag("s") is not None
+        assert store.peek_interrupt_flag("s") is None, "a session that has ended is not asked to stop"
 
     def test_what_somebody_else_decided_holds(self, store: SessionStore, run_id: str) -> None:
         store.update_status("s", "paused")
-        assert store.end_run("s", run_id, "completed", output=1).status == "completed"
+        assert store.end_run("s", run_id, "completed", output=1).status == "interrupted"
         state = store.load_state("s")
         assert (state.status, state.output) == ("paused", None)
 

@@ -231,7 +231,6 @@ ID_CALLS: dict[str, Callable[[SessionStore, Any], Any]] = {
     "emit_event in": lambda s, v: s.emit_event(v, "note"),
     "get_events": lambda s, v: s.get_events(v),
     "clone_session from": lambda s, v: s.clone_session(v, "new"),
-    "clone_session to": lambda s, v: s.clone_session("s", v),
     "agent_type": lambda s, v: s.create_session("new", agent_type=v),
     "attach agent_type": lambda s, v: s.attach("new", agent_type=v),
     "update_run_status": lambda s, v: s.update_run_status("s", v, "failed"),
@@ -251,6 +250,7 @@ ID_CALLS: dict[str, Callable[[SessionStore, Any], Any]] = {
 """Calls with a place where an id must stand."""
 
 OPTIONAL_ID_CALLS: dict[str, Callable[[SessionStore, Any], Any]] = {
+    "clone_session to": lambda s, v: s.clone_session("s", v),
     "session_id": lambda s, v: s.create_session(v, agent_type="a"),
     "user_id": lambda s, v: s.create_session("new", agent_type="a", user_id=v),
     "stream_id": lambda s, v: s.create_session("new", agent_type="a", stream_id=v),
@@ -520,14 +520,19 @@ def test_what_must_be_an_object(store: SessionStore, value: Any) -> None:
 @each("value", [value for value in WRONG_TYPES.values() if value is not None])
 @unchanged
 def test_what_must_be_a_text(store: SessionStore, value: Any) -> None:
-    refused(lambda: store.update_status("s", "failed", error=value))
     refused(lambda: store.update_status("s", "failed", failure_reason=value))
-    refused(lambda: store.compare_and_set_status("s", ["active"], "failed", error=value))
     refused(lambda: store.compare_and_set_status("s", ["active"], "failed", failure_reason=value))
-    refused(lambda: store.save_state("s", replace(store.load_state("s"), error=value)))
     refused(lambda: store.save_state("s", replace(store.load_state("s"), failure_reason=value)))
-    refused(lambda: store.update_run_status("s", "run", "failed", error=value))
     refused(lambda: store.set_interrupt_flag("s", value))
+
+
+@each("value", [value for value in WRONG_TYPES.values() if not isinstance(value, dict | None)])
+@unchanged
+def test_what_must_be_a_text_or_an_object(store: SessionStore, value: Any) -> None:
+    refused(lambda: store.update_status("s", "failed", error=value))
+    refused(lambda: store.compare_and_set_status("s", ["active"], "failed", error=value))
+    refused(lambda: store.save_state("s", replace(store.load_state("s"), error=value)))
+    refused(lambda: store.update_run_status("s", "run", "failed", error=value))
 
 
 @unchanged

@@ -244,3 +244,70 @@ def test_state_in_a_wait_of_the_callers_own(store: SessionStore):
     waits = {"c": {"sub_session_id": "x"}, "d": 1}
     store.save_state("s", replace(store.load_state("s"), suspended_awaiting_children=waits))
     assert store.load_state("s").suspended_awaiting_children == waits
+
+
+def test_a_child_that_failed_by_itself_is_not_handed_back(store: SessionStore):
+    store.begin_turn("root")
+    child(store, "root", "broken", "c1")
+    child(store, "root", "stopped", "c2")
+    store.end_run("broken", store.list_runs("broken").items[0].run_id, "failed", error="broke")
+    suspend(store, "root", asked("a"))
+    store.submit_tool_result("root", "a", result=1)
+
+    assert [ref.sub_session_id for ref in store.resume("root").respawn] == ["stopped"]
+
+
+def test_a_child_whose_status_was_set_while_it_ran_has_ended(store: SessionStore) -> None:
+    """Also for a parent that begins to wait for it afterwards; it keeps that status."""
+    store.begin_turn("parent")
+    child(store, "parent", "kid", "c")
+    run_id = store.list_runs("kid").items[0].run_id
+    store.update_status("kid", "failed", error="stopped by an operator")
+    suspend(
+        store,
+        "parent",
+        kind="awaiting_children",
+        append_messages=[calling("c")],
+        awaiting_children=[wait_for("c", "kid")],
+    )
+    store.end_run("kid", run_id, "completed", output=1)
+
+    assert store.load_state("kid").status == "failed"
+    assert len(store.get_events("parent", types=["subagent_result"])) == 1
+    assert store.resume("parent").tool_messages == [error("c", "stopped by an operator")]
+
+
+def test_a_child_that_reported_its_end_has_ended_before_its_run_is_closed(store: SessionStore) -> None:
+    """It is neither waited for, nor failed with its parent and then executed again."""
+    store.begin_turn("parent")
+    for key, call_id in (("awaited", "c1"), ("other", "c2")):
+        child(store, "parent", key, call_id)
+        store.settle_child(key, "completed", output=key)
+    suspend(
+        store,
+        "parent",
+        kind="awaiting_children",
+        append_messages=[calling("c1")],
+        awaiting_children=[wait_for("c1", "awaited")],
+    )
+
+    assert [store.load_state(key).status for key in ("awaited", "other")] == ["completed"] * 2
+    resumed = store.resume("parent")
+    assert resumed.tool_messages == [result("c1", "awaited")]
+    assert resumed.respawn == []
+
+
+def test_below_another_parent_it_is_unknown(store: SessionStore, parent: str):
+    store.create_session("other", agent_type="a")
+    before = dump()
+    with pytest.raises(SessionNotFound):
+        store.settle_child("kid", "completed", parent_session_id="other")
+    assert dump() == before
+    store.settle_child("kid", "completed", parent_session_id=parent)
+    assert store.load_state("kid").status == "completed"
+
+
+def test_what_a_failed_child_says_comes_before_why_it_failed(store: SessionStore, parent: str) -> None:
+    store.update_status("kid", "failed", error="The page is gone.", failure_reason="tool")
+    store.settle_child("kid", "failed")
+    assert store.resume(parent).tool_messages == [error("c", "The page is gone.")]

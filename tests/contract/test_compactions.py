@@ -1,17 +1,19 @@
 """Compaction: the model sees less, the transcript stays whole."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db.models import F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_sessions import models
 from helix_sessions.exceptions import InvalidDocument, InvalidInput, SessionNotFound, StaleState
 from helix_sessions.store import AsyncSessionStore, SessionStore
-from helix_sessions.store.context import compaction_plan
+from helix_sessions.store.context import compaction_plan, compactions
 from helix_sessions.store.context.compaction_plan import Line
 from helix_sessions.transcripts import calls_in, open_tool_calls, results_in
 from helix_sessions.types import (
@@ -21,6 +23,7 @@ from helix_sessions.types import (
     SummaryRequest,
     chars_over_four,
 )
+from tests.contract.sources import Said
 from tests.invariants import assert_invariants, dump
 from tests.rows import each
 
@@ -333,9 +336,9 @@ class TestMeanwhile:
         assert len(store.get_events(session, types=["compaction_started"])) == 1
 
     def test_one_that_takes_too_long_is_taken_over(
-        self, store: SessionStore, session: str, settings: Any
+        self, store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.HELIX_SESSIONS = {"COMPACTION_SECONDS": 0}
+        monkeypatch.setattr(compactions, "TIMEOUT", timedelta(0))
         store.append_messages(session, said("a", "b"))
 
         def again(request: SummaryRequest) -> str:
@@ -558,3 +561,66 @@ def _results_of_earlier_calls(transcript: list[dict[str, Any]], *cuts: int) -> l
             if open_at.get(call_id):
                 pairs.append((open_at[call_id].pop(0), position))
     return [pair for pair in pairs if any(pair[0] < cut <= pair[1] for cut in cuts)]
+
+
+def test_a_result_of_exactly_the_length_is_whole(store: SessionStore, session: str) -> None:
+    policy = CompactionPolicy(1_000, keep_recent=0, tool_output_chars=10)
+    store.append_messages(
+        session, [*said("look"), call("a", "b"), result("a", "x" * 10), result("b", "x" * 11)]
+    )
+    summarize = Summarizer("seen")
+    store.compact(session, summarize, policy)
+
+    whole, cut = summarize.requests[0].messages[-2:]
+    assert whole["content"] == "x" * 10
+    assert cut["content"].startswith("x" * 10 + "\n")
+
+
+def test_one_whose_owner_was_fenced_is_taken_over(store: SessionStore, session: str) -> None:
+    store.append_messages(session, said("a", "b"))
+    inner: list[Compaction | None] = []
+
+    def summarize(request: SummaryRequest) -> str:
+        assert store.compact(session, Summarizer("too early"), NOTHING_KEPT) is None
+        store.acquire_lease(session, "another", 30)
+        inner.append(store.compact(session, Summarizer("of the next owner"), NOTHING_KEPT))
+        return "of who was fenced"
+
+    assert store.compact(session, summarize, NOTHING_KEPT) is None
+    [made] = store.list_compactions(session)
+    assert (made, made.summary) == (inner[0], "of the next owner")
+
+
+def test_who_was_taken_over_finishes_nothing_of_another(store: SessionStore, session: str) -> None:
+    """Also where the other began under the number that was its own."""
+    store.append_messages(session, said("a", "b"))
+    rows = models.Compaction.objects.filter(session_id=session)
+
+    def summarize(request: SummaryRequest) -> str:
+        rows.update(started_seq=F("started_seq") + 100)
+        return "of who was taken over"
+
+    assert store.compact(session, summarize, NOTHING_KEPT) is None
+    assert rows.get().compacted_seq is None
+    assert store.list_compactions(session) == []
+
+
+def test_one_of_a_session_that_was_moved_is_taken_over(store: SessionStore, session: str) -> None:
+    store.append_messages(session, said("a", "b"))
+
+    def summarize(request: SummaryRequest) -> str:
+        store.move_session(session, {"at": "elsewhere"})
+        assert store.compact(session, Summarizer("there"), NOTHING_KEPT) is not None
+        return "here"
+
+    assert store.compact(session, summarize, NOTHING_KEPT) is None
+    assert [made.summary for made in store.list_compactions(session)] == ["there"]
+
+
+def test_updates_of_the_context_alone_are_not_summarized(store: SessionStore, session: str) -> None:
+    for day in (1, 2, 3):
+        store.reconcile_context(session, [Said("day", day)])
+    summarize = Summarizer()
+
+    assert store.compact(session, summarize, NOTHING_KEPT) is None
+    assert summarize.requests == []

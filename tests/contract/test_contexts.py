@@ -504,3 +504,19 @@ def test_a_deleted_session_leaves_nothing(store: SessionStore, session: str) -> 
     store.delete_session(session)
     kinds = (models.ContextEpoch, models.ContextUpdate, models.Compaction)
     assert not any(kind.objects.exists() for kind in kinds)
+
+
+def test_of_two_that_see_a_change_at_once_one_tells_it(store: SessionStore, session: str) -> None:
+    store.reconcile_context(session, [Said("day", 1)])
+
+    class Slow(Said):
+        """While it is asked what to say, another reconciliation says it."""
+
+        def update(self, old: Any, new: Any) -> str:
+            store.reconcile_context(session, [Said("day", 2)])
+            return super().update(old, new)
+
+    outcome = store.reconcile_context(session, [Slow("day", 2)])
+
+    assert outcome.kind == "unchanged"
+    assert store.get_context(session).messages == [system("day was 1 and is 2.")]

@@ -255,9 +255,9 @@ def test_a_deep_document_can_be_changed_step_by_step(store: SessionStore, sessio
 
 
 def test_the_deepest_document_allowed_can_be_replaced(
-    store: SessionStore, session: str, settings: Any
+    store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.HELIX_SESSIONS = {"MAX_DOCUMENT_DEPTH": 50}
+    monkeypatch.setattr(documents, "MAX_DEPTH", 50)
     pad = {"pad": ["x" * 100] * 300}
     for custom in (
         {**pad, "v": nested(50)},

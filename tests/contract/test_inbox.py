@@ -110,6 +110,24 @@ class TestAdmission:
         assert store.load_state("t").version == 1
         assert InputClaim.objects.get().session_id == session
 
+    def test_an_id_of_another_owner_is_free(self, store: SessionStore, django_user_model: Any) -> None:
+        """So it tells nothing of what others have, and cannot be taken from them."""
+        one, other = (django_user_model.objects.create_user(name) for name in ("one", "other"))
+        scopes = {"mine": one, "theirs": other, "nobodys": None}
+        for key, owner in scopes.items():
+            store.create_session(key, agent_type="writer", owner=owner)
+        receipts = {key: store.admit_input(key, f"of {key}", input_id="i") for key in scopes}
+        for key, owner in scopes.items():
+            assert store.admit_input(key, f"of {key}", input_id="i") == receipts[key], key
+            store.create_session(f"{key} too", agent_type="writer", owner=owner)
+            with pytest.raises(InputConflict):
+                store.admit_input(f"{key} too", f"of {key}", input_id="i")
+        store.delete_session("mine")
+        store.admit_input("mine too", "again", input_id="i")
+        one.delete()
+        store.admit_input("mine too", "again", input_id="i")
+        assert_invariants("mine too")
+
     def test_a_cancelled_one_is_a_conflict(self, store: SessionStore, session: str) -> None:
         store.admit_input(session, "hello", input_id="i")
         store.cancel_input(session, "i")
@@ -381,3 +399,28 @@ def test_the_doctor_counts(store: SessionStore, session: str) -> None:
     assert_invariants(session)
     Input.objects.update(promoted_seq=2)
     assert "input_without_message" in {finding.code for finding in store.examine_sessions()}
+
+
+def test_an_expected_version_is_that_before_the_first_of_several(store: SessionStore, session: str) -> None:
+    for n, delivery in enumerate(["queue", "steer", "steer"]):
+        store.admit_input(session, "hello", input_id=f"i{n}", delivery=delivery)
+    version = store.load_state(session).version
+
+    promoted = store.promote_inputs(session, "queue", expected_version=version)
+    assert ids(promoted) == ["i0", "i1", "i2"]
+    with pytest.raises(StaleState):
+        store.promote_inputs(session, "steer", expected_version=version)
+    for n in (3, 4):
+        store.admit_input(session, "hello", input_id=f"i{n}")
+    version = store.load_state(session).version
+    assert ids(store.promote_inputs(session, "steer", expected_version=version)) == ["i3", "i4"]
+
+
+def test_the_unattended_come_in_the_order_they_wait(store: SessionStore) -> None:
+    for key in ("b", "c", "a"):
+        store.create_session(key, agent_type="writer")
+        store.admit_input(key, "hello")
+    store.admit_input("b", "again")
+
+    assert [found.session_id for found in store.list_unattended()] == ["b", "c", "a"]
+    assert [found.session_id for found in store.list_unattended(limit=2)] == ["b", "c"]

@@ -3,6 +3,7 @@
 import pytest
 from django.utils import timezone
 
+from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from tests.invariants import assert_invariants
 from tests.rows import each
@@ -69,3 +70,11 @@ def test_setting_and_seeing_are_logged(store: SessionStore, session: str) -> Non
 def test_the_status_is_not_touched(store: SessionStore, session: str) -> None:
     store.set_interrupt_flag(session, "stop")
     assert store.load_state(session).status == "active"
+
+
+def test_nothing_of_a_request_stays_when_it_is_taken(store: SessionStore, session: str) -> None:
+    for take in (store.check_interrupt_flag, store.clear_interrupt_flag):
+        store.set_interrupt_flag(session, "a secret reason")
+        take(session)
+        row = Session.objects.get(session_id=session)
+        assert (row.interrupt_reason, row.interrupt_requested_at) == (None, None)

@@ -11,13 +11,15 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import Fenced, InvalidInput, LeaseHeld, SessionNotFound
 from helix_sessions.store import AsyncSessionStore, SessionStore
-from tests.contract.calls import KEEPING, MESSAGE_EVENT, RAISING, Call
+from helix_sessions.store.runs import leases
+from tests.contract.calls import ASSISTANT, KEEPING, MESSAGE_EVENT, RAISING, Call
+from tests.contract.suspended import asked, suspend
 from tests.invariants import dump
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
-NEEDS_NO_LEASE = {"admit_input", "submit_tool_result", "set_interrupt_flag"}
+NEEDS_NO_LEASE = {"admit_input", "submit_tool_result", "set_interrupt_flag", "request_run", "retry_run"}
 OWNERSHIP = {"acquire_lease", "renew_lease", "release_lease"}
 WRITES = [*RAISING, MESSAGE_EVENT, *(call for call in KEEPING if call.name not in OWNERSHIP)]
 
@@ -246,3 +248,93 @@ def test_awaited(astore: AsyncSessionStore) -> None:
             await fenced.increment_step_count("s")
 
     async_to_sync(scenario)()
+
+
+def test_a_lease_is_over_at_its_end(
+    store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At that very moment for everybody: its owner, who asks, and the next owner."""
+    lease = store.acquire_lease(session, "a", 30)
+    monkeypatch.setattr(leases, "clock", lambda connection: lease.expires_at)
+
+    assert not store.is_lease_live(lease)
+    assert store.get_occupancy(session).owner is None
+    assert store.acquire_lease(session, "b", 30).fence == 2
+
+
+def test_a_lease_runs_from_the_moment_it_was_asked_for_last(store: SessionStore, session: str) -> None:
+    longer = store.acquire_lease(session, "a", 600)
+    shorter = store.acquire_lease(session, "a", 30)
+
+    assert shorter.expires_at < longer.expires_at
+    assert (shorter.fence, shorter.token) == (longer.fence, longer.token)
+
+
+def test_every_owner_has_a_token_of_its_own(store: SessionStore, session: str) -> None:
+    tokens = []
+    for owner in ("a", "b", "a"):
+        lease = store.acquire_lease(session, owner, 0)
+        tokens.append(lease.token)
+
+    assert None not in tokens
+    assert len(set(tokens)) == 3
+
+
+@each(
+    ("status", "waits", "idle"),
+    [
+        ("active", False, False),
+        ("completed", False, False),
+        ("interrupted", False, True),
+        ("paused", False, True),
+        ("active", True, True),
+    ],
+)
+def test_whether_there_is_anything_to_wait_for(
+    store: SessionStore, session: str, status: str, waits: bool, idle: bool
+) -> None:
+    """A pending input keeps a session from being idle, unless nobody would take it."""
+    assert store.get_occupancy(session).idle
+    if waits:
+        store.begin_turn(session)
+        suspend(store, session, asked("a"))
+    store.admit_input(session, "hello")
+    store.update_status(session, status)
+
+    assert store.get_occupancy(session).idle == idle
+
+
+def test_the_abandoned_come_in_the_order_their_leases_ran_out(store: SessionStore) -> None:
+    for key in ("b", "c", "a"):
+        store.begin_turn(key)
+        store.acquire_lease(key, "worker", 0.001)
+    time.sleep(0.01)
+
+    assert [found.session_id for found in store.list_abandoned()] == ["b", "c", "a"]
+    assert [found.session_id for found in store.list_abandoned(limit=2)] == ["b", "c"]
+
+
+def _run(store: SessionStore, key: str) -> None:
+    store.create_run(key, run_id="r")
+
+
+DRIVING = [
+    Call("open_step", lambda store, key: store.open_step(key, "step", ASSISTANT, run_id="r"), arrange=_run),
+    Call("end_run", lambda store, key: store.end_run(key, "r", "completed"), arrange=_run),
+    Call("recover_run", lambda store, key: store.recover_run(key), arrange=_run),
+    *(call for call in WRITES if call.name not in {*NEEDS_NO_LEASE, "cleanup_orphaned_staging"}),
+]
+
+
+@each("call", DRIVING, ids=str)
+def test_a_log_that_lost_what_was_written_under_the_lease_is_not_written_to(
+    store: SessionStore, session: str, call: Call
+) -> None:
+    """The database was put back to a moment of the same lease: what its driver knows is not there."""
+    call.arrange(store, session)
+    fenced = store.fenced(store.acquire_lease(session, "a", 30))
+    fenced._written._seq = store.load_state(session).head_seq + 1
+    before = dump()
+    with pytest.raises(Fenced, match="put back"):
+        call.act(fenced, session)
+    assert dump() == before

@@ -190,3 +190,22 @@ def test_whatever_happened_a_branch_and_a_rewind_agree(store: SessionStore) -> N
             assert messages(store, branch) == said[:count], (seed, name)
             assert state.custom_state == {"at": int(name[1:])}
         assert_healthy(key, *(f"{key} {name}" for name in lines))
+
+
+def test_a_branch_belongs_to_who_owns_its_source_now(store: SessionStore, django_user_model: Any) -> None:
+    """Not to who owned it when the checkpoint was made."""
+    one, other = (django_user_model.objects.create_user(name) for name in ("one", "other"))
+    store.create_session("s", agent_type="a", owner=one)
+    store.create_checkpoint("s", {"checkpoint_id": "c"})
+    models.Session.objects.filter(session_id="s").update(owner=other)
+
+    assert store.clone_session("s", "branch", checkpoint_id="c").owner_id == other.pk
+
+
+def test_a_branch_has_executed_nothing_yet(store: SessionStore) -> None:
+    SessionRuntime(store=store).create(AgentDefinition("a"), session_id="s")
+    models.AgentRecord.objects.filter(session_id="s").update(execution_count=3)
+    store.clone_session("s", "branch")
+
+    record = models.AgentRecord.objects.get(session_id="branch")
+    assert (record.execution_count, record.execution) == (0, None)

@@ -1,6 +1,7 @@
 """Links: whoever has one answers one call, for a time, and does nothing else."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -64,7 +65,7 @@ class TestUse:
         assert store.load_state("s") == before
         assert store.read_answer_link(token).is_answered
         [event] = store.get_events("s", types=["tool_result_submitted"])
-        assert event.data == {"tool_call_id": "a", "answer": "denied", "by": "link"}
+        assert event.data == {"tool_call_id": "a", "answer": "denied", "by": {"kind": "link", "id": None}}
         [message] = store.resume("s").tool_messages
         assert (message["content"], message["is_error"]) == ("no", True)
 
@@ -211,3 +212,12 @@ class TestRefusal:
         assert SessionStore("default").read_answer_link(token).kind == "approval"
         salts = [answer_links.salt(SessionStore(alias)) for alias in ("default", "other")]
         assert salts[0] != salts[1]
+
+
+def test_a_saved_map_makes_no_link_to_another_tree(store):
+    suspended(store, "theirs", asked("a"))
+    store.create_session("mine", agent_type="a")
+    forged = replace(store.load_state("mine"), client_tool_call_ownership={"a": "theirs"})
+    store.save_state("mine", forged)
+    with pytest.raises(UnknownToolCall):
+        store.create_answer_link("mine", "a")

@@ -1,11 +1,14 @@
 """What becomes of a run whose owner is gone: decided and done in one write."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from helix_sessions.content import documents
 from helix_sessions.exceptions import Fenced, InvalidInput, SessionNotFound
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls import children
 from helix_sessions.types import Recovery
 from tests.contract.suspended import asked, calling, child, messages, suspend, wait_for
 from tests.invariants import assert_invariants, assert_valid_transcript, dump
@@ -132,7 +135,7 @@ class TestWhatIsLeftToDo:
     def test_what_somebody_else_decided_holds(self, store: SessionStore, policy: str) -> None:
         for status in ("completed", "failed", "paused", "interrupted"):
             store.begin_turn("s", message="hello")
-            store.update_status("s", status)
+            store.save_state("s", replace(store.load_state("s"), status=status))
             recovery = recovered_anew(store, policy)
             assert (recovery.run, recovery.status) == (None, status)
 
@@ -233,7 +236,7 @@ class TestStaging:
         assert store.load_state("s").custom_state == {"said": True}
 
     def test_writes_that_cannot_be_applied_are_forgotten_with_those_of_their_step(
-        self, store: SessionStore, settings: Any
+        self, store: SessionStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store.begin_turn("s", message="hello", custom_state={"text": "x"})
         say(store, calling("c1", "c2", "c3", "c4"))
@@ -246,7 +249,7 @@ class TestStaging:
             deep = [deep]
         store.stage_changes("s", "three", "c4", [{"op": "set", "path": ["deep"], "value": deep}])
         store.emit_event("s", "tool_responded", {"tool_call_id": "c4"})
-        settings.HELIX_SESSIONS = {"MAX_DOCUMENT_DEPTH": 20}
+        monkeypatch.setattr(documents, "MAX_DEPTH", 20)
         recovered(store)
         assert store.load_state("s").custom_state == {"text": "x", "done": ["c1"]}
 
@@ -269,3 +272,45 @@ class TestWhoMay:
                 store.recover_run(session, *arguments)
         with pytest.raises(InvalidInput):
             store.recover_run(session, run_id="")
+
+
+def test_an_input_that_was_taken_back_before_the_last_run_ended_says_nothing_of_the_next(
+    store: SessionStore,
+) -> None:
+    store.begin_turn("s", message="hello", run_id="first")
+    store.admit_input("s", "more", input_id="i")
+    store.cancel_input("s", "i")
+    say(store, ANSWER)
+    store.update_run_status("s", "first", "completed")
+    store.begin_turn("s", run_id="second")
+
+    assert recovered(store).run is not None
+
+
+@pytest.mark.parametrize("size", [10, 20_000], ids=["small", "large"])
+def test_what_the_tools_of_several_steps_staged_is_in_the_state(store: SessionStore, size: int) -> None:
+    """Also where a large document is stored as the writes that change it."""
+    store.begin_turn("s", message="hello", custom_state={"text": "x" * size, "done": []})
+    store.create_checkpoint("s")
+    for step, call in (("one", "c1"), ("two", "c2")):
+        say(store, calling(call))
+        stage(store, step, call, logged="tool_responded")
+    recovered(store)
+
+    assert store.load_state("s").custom_state == {"text": "x" * size, "done": ["c1", "c2"]}
+
+
+def test_a_run_that_ended_before_it_could_be_recovered(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.begin_turn("s", message="hello", run_id="first")
+    lock = children.lock_with_parent
+
+    def late(*args: Any) -> Any:
+        store.update_run_status("s", "first", "completed")
+        return lock(*args)
+
+    monkeypatch.setattr(children, "lock_with_parent", late)
+
+    assert store.recover_run("s") is None
+    assert store.get_run("s", "first").status == "completed"

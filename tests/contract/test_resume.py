@@ -1,9 +1,11 @@
 """A session goes on: one of N callers, with every answer in its place."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from helix_sessions.exceptions import (
     InvalidInput,
@@ -14,6 +16,7 @@ from helix_sessions.exceptions import (
     StaleState,
     StillWaiting,
 )
+from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from tests.contract.suspended import (
     approval,
@@ -52,7 +55,7 @@ def test_a_client_tool(store: SessionStore):
     assert (now.resume_count, now.version) == (before.resume_count + 1, before.version + 1)
     assert now.pending_client_tool_calls == {}
     assert list(now.completed_client_tool_calls or {}) == ["a"]
-    assert (now.suspension_context, now.suspended_step_id) == ({"loop": 1}, "step")
+    assert (now.suspension_context, now.suspended_step_id) == (None, None)
     assert store.check_interrupt_flag("s") is None
     assert messages(store, "s") == [
         {"role": "user", "content": "hello"},
@@ -265,3 +268,33 @@ def test_a_session_saved_as_suspended_by_hand(store: SessionStore):
     assert store.submit_tool_result("s", "a", result=1).outcome == "accepted"
     assert store.resume("s").tool_messages == [result("a", 1)]
     assert store.submit_tool_result("s", "a", result=1).outcome == "already_completed"
+
+
+def test_deadlines_go_by_the_clock(store: SessionStore) -> None:
+    """Not by the session's time, which a machine whose clock was ahead has set forward."""
+    now = timezone.now()
+    suspended(store, "s", asked("a", deadline=now + timedelta(minutes=30)))
+    Session.objects.filter(session_id="s").update(updated_at=now + timedelta(hours=1))
+    with pytest.raises(StillWaiting):
+        store.resume("s")
+
+
+def test_what_went_wrong_before_is_forgotten(store: SessionStore) -> None:
+    store.begin_turn("s", run_id="r")
+    before = replace(store.load_state("s"), error="broke", failure_reason="model", interrupt_context={"a": 1})
+    suspend(store, "s", asked("a"), state=before)
+    assert store.load_state("s").error == "broke"
+    store.submit_tool_result("s", "a", result=1)
+
+    now = store.resume("s").state
+    assert (now.error, now.failure_reason, now.interrupt_context) == (None, None, None)
+
+
+def test_a_child_that_was_not_called_for_has_its_result_too(store: SessionStore) -> None:
+    store.begin_turn("parent", message="hello")
+    child(store, "parent", "kid", "c")
+    suspend(store, "parent", kind="awaiting_children", awaiting_children=[wait_for("c", "kid")])
+    store.settle_child("kid", "completed", output=1)
+
+    [told] = store.resume("parent").tool_messages
+    assert told == {"role": "tool", "tool_call_id": "c", "tool_name": "helper", "content": 1}

@@ -161,3 +161,23 @@ def test_refusals(store: SessionStore, session: str):
     with pytest.raises(StaleState):
         store.rewind(session, expected_version=99)
     assert dump() == before
+
+
+def test_a_rewind_that_changes_the_state_discards_what_is_staged(store: SessionStore, session: str) -> None:
+    store.create_checkpoint(session, {"checkpoint_id": "c"})
+    store.merge_custom_state(session, [{"op": "set", "path": ["a"], "value": 1}])
+    store.stage_changes(session, "step", "call", [{"op": "set", "path": ["b"], "value": 1}])
+    store.rewind(session, checkpoint_id="c")
+
+    assert store.get_staged_changes(session) == []
+    assert_invariants(session)
+
+
+def test_a_rewind_that_only_brings_messages_back_is_logged(store: SessionStore, session: str) -> None:
+    store.create_checkpoint(session, {"checkpoint_id": "c"})
+    before = store.get_messages(session)
+    store.truncate_messages(session, 1)
+    store.rewind(session, checkpoint_id="c")
+
+    assert store.get_messages(session) == before
+    assert store.get_events(session)[-1].type == "session_rewound"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from helix_sessions.exceptions import InvalidInput, RunExists, RunInProgress, RunNotFound
+from helix_sessions.exceptions import RunEnded, RunExists, RunInProgress, RunNotFound
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Run
 from tests.contract.calls import USER
@@ -119,20 +119,10 @@ class TestUpdate:
         store.create_run(session, run_id="r")
         store.update_run_status(session, "r", status)
         before = dump()
-        with pytest.raises(InvalidInput):
-            store.update_run_status(session, "r", "running")
+        for again in ("running", "completed", status):
+            with pytest.raises(RunEnded):
+                store.update_run_status(session, "r", again, output=1)
         assert dump() == before
-
-    def test_the_end_of_a_run_stays_where_it_was(self, store: SessionStore, session: str) -> None:
-        store.create_run(session, run_id="r")
-        ended = store.update_run_status(session, "r", "suspended_client_tool")
-        store.create_run(session, run_id="next")
-        again = store.update_run_status(session, "r", "completed", output=1)
-        assert (again.end_sequence, again.ended_at) == (ended.end_sequence, ended.ended_at)
-        current = store.get_current_run(session)
-        assert current is not None
-        assert current.run_id == "next"
-        assert_invariants(session)
 
     def test_an_unknown_run_is_not_found(self, store: SessionStore, session: str) -> None:
         store.create_session("other", agent_type="writer")
@@ -178,7 +168,7 @@ class TestEvents:
         store.emit_event(session, "before")
         store.create_run(session, run_id="r")
         store.append_messages(session, [USER])
-        store.update_status(session, "paused")
+        store.update_status(session, "active")
         store.emit_event(session, "during")
         store.emit_event(session, "during", run_id="other")
         store.create_checkpoint(session)

@@ -15,6 +15,7 @@ from helix_sessions.exceptions import (
     InvalidDocument,
     SessionExists,
     SessionNotFound,
+    StaleState,
 )
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
@@ -503,3 +504,14 @@ def same_time(store: SessionStore, *keys: str) -> None:
     for key in keys:
         created = store.create_session(key, agent_type="writer")
     Session.objects.filter(session_id__in=keys).update(created_at=created.created_at)
+
+
+def test_an_expected_version_is_that_of_the_root_of_a_tree(store: SessionStore, session: str) -> None:
+    store.create_session("child", agent_type="a", parent_session_id=session)
+    store.patch_metadata("child", {"a": 1})
+    with pytest.raises(StaleState):
+        store.delete_session(session, expected_version=2)
+    assert store.session_exists("child")
+    store.delete_session(session, expected_version=1)
+
+    assert not store.session_exists("child")

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.django_db
 
 NOT_OWNED = (  # noqa: SIM905
     "session_id agent_type stream_id parent_session_id root_session_id forked_from owner_id resume_count "
-    "message_count checkpoint_id checkpointed_at checkpoint_source version head_seq created_at updated_at"
+    "message_count checkpoint_id checkpointed_at checkpoint_source version head_seq created_at updated_at "
+    "runnable_at last_agent_activity_at"
 ).split()
 OWNED: dict[str, Any] = {
     "custom_state": {"z": 1, "a": [None, {}]},
@@ -97,7 +98,9 @@ class TestSave:
             "head_seq": 500,
             "message_count": 500,
             "resume_count": 500,
-            "created_at": datetime(2000, 1, 1, tzinfo=UTC),
+            **dict.fromkeys(
+                ("created_at", "runnable_at", "last_agent_activity_at"), datetime(2000, 1, 1, tzinfo=UTC)
+            ),
         }
         after = store.save_state(session, replace(before, **forged))
         assert after == store.load_state(session)

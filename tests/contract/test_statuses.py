@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from helix_sessions.types import CasMismatch, CasOk
 from tests.invariants import dump
@@ -142,3 +143,19 @@ class TestCounters:
         store.increment_resume_count(session)
         event = store.get_events(session)[-1]
         assert (event.type, event.data) == ("counter_raised", {"counter": "resume_count", "value": 1})
+
+
+def test_since_when_it_has_a_status(store: SessionStore, session: str) -> None:
+    """The same status again, and whatever else is written, is nothing new."""
+
+    def since() -> Any:
+        return Session.objects.get(session_id=session).status_since
+
+    store.update_status(session, "paused")
+    first = since()
+    store.update_status(session, "paused", error="again")
+    store.compare_and_set_status(session, ["paused"], "paused")
+    store.patch_metadata(session, {"a": 1})
+    assert since() == first
+    store.update_status(session, "active")
+    assert since() > first

@@ -17,7 +17,7 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
-from helix_sessions.store.calls import submissions
+from helix_sessions.store.calls import call_index, submissions
 from helix_sessions.types import Submission
 from tests.contract.suspended import approval, asked, child, error, messages, result, suspend, suspended
 from tests.invariants import assert_invariants, dump
@@ -304,3 +304,41 @@ def test_maps_that_a_caller_saved(store: SessionStore):
     assert store.submit_tool_result("root", "a", result=1).owner_session_id == "kid"
     assert store.submit_tool_result("root", "old", result=1).outcome == "already_completed"
     assert store.load_state("root").client_tool_call_ownership == owners
+
+
+def test_what_a_saved_map_says_of_one_session_is_not_true_of_another(store: SessionStore) -> None:
+    store.begin_turn("root")
+    child(store, "root", "kid", "c1")
+    child(store, "root", "other", "c2")
+    maps: dict[str, Any] = {
+        "client_tool_call_ownership": {"a": "kid"},
+        "completed_client_tool_calls": {"a": "2020-01-01"},
+    }
+    store.save_state("root", replace(store.load_state("root"), **maps))
+
+    assert store.submit_tool_result("kid", "a", result=1).outcome == "already_completed"
+    with pytest.raises(UnknownToolCall):
+        store.submit_tool_result("other", "a", result=1)
+
+
+def test_the_root_shows_the_calls_that_were_consumed_last(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was consumed again is among the last."""
+    monkeypatch.setattr(call_index, "SHOWN", 2)
+    store.begin_turn("s")
+    for call_id in ("a", "b", "a", "c"):
+        suspend(store, "s", asked(call_id))
+        store.submit_tool_result("s", call_id, result=1)
+        store.resume("s")
+
+    state = store.load_state("s")
+    assert list(state.completed_client_tool_calls or {}) == ["a", "c"]
+    assert set(state.client_tool_call_ownership or {}) == {"a", "c"}
+    assert store.submit_tool_result("s", "b", result=1).outcome == "already_completed"
+
+
+def test_a_denial_tells_its_reason_before_its_error(store: SessionStore) -> None:
+    suspended(store, "s", approval("a"))
+    store.submit_tool_result("s", "a", error="refused", reason="too expensive")
+    assert store.resume("s").tool_messages == [error("a", "too expensive")]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -32,6 +33,10 @@ from tests.invariants import assert_invariants, dump
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
+
+
+def digest(name: str, arguments: str) -> str:
+    return sha256(f'["{name}",{arguments}]'.encode()).hexdigest()
 
 
 def test_everything_is_in_the_row(store: SessionStore):
@@ -65,6 +70,8 @@ def test_everything_is_in_the_row(store: SessionStore):
             "kind": "client_tool",
             "approval_id": None,
             "deadline": deadline.astimezone(UTC).isoformat(),
+            "response_schema": None,
+            "arguments_digest": digest("tool_a", '{"of":"a"}'),
             "run_id": "r",
             "requested_at": now.updated_at.isoformat() if now.updated_at else "",
             "response": None,
@@ -77,6 +84,8 @@ def test_everything_is_in_the_row(store: SessionStore):
             "kind": "approval",
             "approval_id": "p",
             "deadline": None,
+            "response_schema": None,
+            "arguments_digest": digest("tool_b", '{"of":"b"}'),
             "run_id": "r",
             "requested_at": now.updated_at.isoformat() if now.updated_at else "",
             "response": None,
@@ -227,6 +236,19 @@ def test_calls_that_wait_already_go_on_waiting(store: SessionStore):
     assert list(store.load_state("s").pending_client_tool_calls or {}) == ["own", "a"]
     assert store.submit_tool_result("s", "own", result=1).remaining == 1
     assert_invariants("s")
+
+
+def test_children_that_are_awaited_already_are_awaited_on(store: SessionStore):
+    store.begin_turn("s")
+    child(store, "s", "one", "c1")
+    child(store, "s", "two", "c2")
+    own = {"c1": {"parent_tool_call_id": "c1", "sub_session_id": "one", "agent_type": "helper"}}
+    state = replace(store.load_state("s"), suspended_awaiting_children=own)
+    waits = [wait_for("c2", "two")]
+    suspend(store, "s", kind="awaiting_children", state=state, awaiting_children=waits)
+
+    assert list(store.load_state("s").suspended_awaiting_children or {}) == ["c1", "c2"]
+    assert [store.load_state(key).status for key in ("one", "two")] == ["active", "active"]
 
 
 def test_a_hundred_calls_do_not_grow_the_row_for_ever(store: SessionStore):

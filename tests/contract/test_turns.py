@@ -102,7 +102,8 @@ def test_every_status_is_continued(store: SessionStore, status: str):
 
 
 def test_the_finish_tool_left_open_is_healed(store: SessionStore):
-    """A completed session whose last message is a call nobody answered goes on with a valid transcript."""
+    """A completed session whose last message is the finish call goes on with a valid transcript, which tells
+    the model of no error."""
     store.create_session("s", agent_type="agent")
     finish = {"role": "assistant", "tool_calls": [{"id": "f", "name": "__finish__", "arguments": {"a": 1}}]}
     store.append_messages("s", [{"role": "user", "content": "1"}, finish])
@@ -115,8 +116,7 @@ def test_the_finish_tool_left_open_is_healed(store: SessionStore):
             "role": "tool",
             "tool_call_id": "f",
             "tool_name": "__finish__",
-            "content": INTERRUPTED,
-            "is_error": True,
+            "content": "Finished",
         },
         {"role": "user", "content": "and now?"},
     ]

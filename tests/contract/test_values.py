@@ -18,7 +18,7 @@ FIELDS = {
     "suspended_step_id suspension_context completed_client_tool_calls client_tool_call_ownership "
     "tracing_context location expires_at parent_session_id root_session_id forked_from mode version "
     "resume_count head_seq message_count checkpoint_id checkpointed_at checkpoint_source owner_id user_id "
-    "tags metadata workspace_ref created_at updated_at",
+    "tags metadata workspace_ref created_at updated_at runnable_at last_agent_activity_at",
     "Run": "run_id session_id turn status step_count start_sequence end_sequence output error usage metadata "
     "started_at ended_at",
     "Checkpoint": "checkpoint_id session_id step_count status source state message_count run_id step_id "
@@ -42,6 +42,7 @@ ERRORS = {
     "SessionExists": "session_exists",
     "StaleState": "stale_state",
     "RunNotFound": "run_not_found",
+    "RunEnded": "run_ended",
     "RunInProgress": "run_in_progress",
     "RunExists": "run_exists",
     "CheckpointNotFound": "checkpoint_not_found",
@@ -56,6 +57,7 @@ ERRORS = {
     "SubSessionRefExists": "sub_session_ref_exists",
     "SubSessionRefNotFound": "sub_session_ref_not_found",
     "SessionConflict": "session_conflict",
+    "TransientError": "transient_error",
 }
 
 SIGNATURES = {

@@ -55,7 +55,7 @@ def test_a_worker_that_died_in_mid_run_is_one_wake_away_from_a_valid_transcript(
 
     woken = store.wake("s")
 
-    error = {"tool_name": "look", "error": INTERRUPTED}
+    error = {"tool_name": "look", "error": INTERRUPTED, "code": "outcome_unknown"}
     message = {"role": "tool", "tool_name": "look", "content": INTERRUPTED, "is_error": True}
     assert log(store, before.head_seq) == [
         ("tool_error", {"tool_call_id": "c2", **error}),
@@ -170,3 +170,21 @@ def test_attach_creates_once_and_says_where_the_log_is(store: SessionStore) -> N
     assert store.attach("new") == 2
     store.detach("new")
     assert store.attach("new") == 2
+
+
+def test_calls_in_blocks_of_content_are_repaired_too(store: SessionStore) -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    store.append_messages("s", [{"role": "assistant", "content": [use]}])
+    store.wake("s")
+
+    assert open_tool_calls(store.get_messages("s").messages) == []
+    assert store.get_messages("s").messages[-1]["tool_call_id"] == "c1"
+
+
+def test_results_in_blocks_of_content_are_results(store: SessionStore) -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    done = {"type": "tool_result", "tool_use_id": "c1", "content": "there"}
+    store.append_messages("s", [{"role": "assistant", "content": [use]}, {"role": "user", "content": [done]}])
+    store.wake("s")
+
+    assert store.get_message_count("s") == 2

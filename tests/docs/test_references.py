@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from helix_sessions import checks, conf, exceptions, models, types
+from helix_sessions.memory import MemoryStore
 from helix_sessions.store import SessionStore
 from tests.docs.pages import ROOT, page
 from tests.rows import each
@@ -51,6 +52,18 @@ def test_store_call(name: str):
 
 def test_store_page_lists_no_other_calls():
     assert set(page("reference/store.md").sections) == set(public_calls())
+
+
+def memory_calls() -> dict[str, Any]:
+    return {name: call for name, call in vars(MemoryStore).items() if not name.startswith("_")}
+
+
+@each("name", memory_calls())
+def test_memory_call(name: str):
+    section = page("reference/memory.md").sections[name]
+    shown = re.match(r"\s*```text\n(.*?) -> ", section, re.DOTALL)
+    assert shown, "a section begins with the signature"
+    assert shown[1] == signature(name, memory_calls()[name])
 
 
 def test_settings():

@@ -73,10 +73,8 @@ def recover(store: SessionStore, loop: dict[str, Any]) -> Any:
     for key in ("trip/c3", "trip"):
         if not store.session_exists(key):
             continue
-        left = store.get_current_run(key)
-        if left is not None:
-            store.update_run_status(key, left.run_id, "interrupted")
-            store.update_status(key, "interrupted")
+        if store.get_current_run(key) is not None:
+            store.update_status(key, "paused")
     return getattr(loop["go_on"]("trip"), "output", None)
 
 

@@ -14,6 +14,7 @@ from helix_sessions.exceptions import ContentUnreadable
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.models.guard import lower_guard, raise_guard
 from helix_sessions.store import SessionStore
+from helix_sessions.store.sessions import branch
 from helix_sessions.types import Answer, PendingCall
 from tests.invariants import assert_healthy
 from tests.postgres import find_binaries
@@ -321,3 +322,14 @@ class TestALostKey:
         encrypted("old", active="old")
         assert store.load_state("s").output == said("output")
         assert_healthy("s")
+
+
+@pytest.mark.django_db
+def test_a_branch_has_every_message_however_many_are_copied_at_once(
+    store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branch, "_COPIED_AT_ONCE", 2)
+    store.append_messages(session, [{"role": "user", "content": n} for n in range(7)])
+    store.clone_session(session, "branch")
+
+    assert store.get_messages("branch") == store.get_messages(session)

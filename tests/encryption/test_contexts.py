@@ -21,3 +21,16 @@ def test_nothing_of_it_is_stored_plain(store: SessionStore, session: str) -> Non
             assert "secret-" not in str(cursor.fetchall()), name
     assert store.list_compactions(session)[0].summary == "secret-summary"
     assert store.get_context(session).baseline == "place is secret-baseline."
+
+
+def test_what_was_told_by_a_message_that_is_gone_is_told_again(store: SessionStore, session: str) -> None:
+    store.reconcile_context(session, [Said("day", 1)])
+    store.reconcile_context(session, [Said("day", 2)])
+    told = store.get_messages(session).messages[-1]
+    store.truncate_messages(session, store.get_message_count(session) - 1)
+    epoch = store.get_context_epoch(session)
+    assert epoch is not None
+    assert epoch.snapshot == {"day": 1}
+
+    assert store.reconcile_context(session, [Said("day", 2)]).kind == "updated"
+    assert store.get_messages(session).messages[-1] == told

@@ -29,7 +29,7 @@ class TestTheApi:
     def test_passes_on_what_was_said(self, store, operator):
         fill(store)
         messages = operator.get(address("messages")).json()
-        assert messages["messages"][0]["content"] == said("message")
+        assert messages["items"][0]["content"] == said("message")
         events = operator.get(address("events")).json()
         assert said("event") in json.dumps(events, ensure_ascii=False)
         assert operator.get(address("state")).json()["custom_state"]["secret"] == said("state")

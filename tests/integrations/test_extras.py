@@ -49,6 +49,22 @@ def test_a_missing_framework_is_named_with_its_extra(module: str) -> None:
     assert f'pip install "django-helix-sessions[{extra}]"' in done.stdout, done.stderr
 
 
+def test_other_packages_are_named_with_their_extra() -> None:
+    done = run(
+        "sys.modules.update({'prometheus_client': None, 'cryptography': None})\n"
+        "django.setup()\n"
+        "from helix_sessions.content.encryption import _keyring\n"
+        "for call in (lambda: __import__('helix_sessions.metrics'), lambda: _keyring({})):\n"
+        "    try:\n"
+        "        call()\n"
+        "    except Exception as error:\n"
+        "        print(error)"
+    )
+    metrics, encryption = done.stdout.splitlines()
+    assert 'pip install "django-helix-sessions[metrics]"' in metrics
+    assert 'pip install "django-helix-sessions[encryption]"' in encryption
+
+
 @pytest.mark.parametrize("extra", [extra for extra, _ in EXTRAS.values()])
 def test_every_extra_exists(extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

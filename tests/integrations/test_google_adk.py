@@ -1,6 +1,7 @@
 """Google ADK on our sessions: its calls, three scopes of state, stale writers refused by version."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -225,6 +226,56 @@ def test_sessions_are_listed_without_events_the_latest_last(client: Client) -> N
         *(("ada", "a"), ("ada", "b"), ("ada", "c"), ("bob", "d"))
     }
     assert client.list(app_name="nothing") == []
+
+
+def test_the_last_event_says_when_a_session_was_used(client: Client) -> None:
+    made = client.create("made")
+    assert client.get("made").last_update_time == made.last_update_time > 1e9
+    for name, times in {"late": (100.0, 300.0), "early": (50.0, 60.5), "middle": (200.0,)}.items():
+        session = client.create(name)
+        for time in times:
+            client.append(session, said("hi", timestamp=time))
+        assert session.last_update_time == times[-1]
+        for config in (None, *(GetSessionConfig(num_recent_events=number) for number in (0, 1))):
+            assert client.get(name, config=config).last_update_time == times[-1], (name, config)
+
+    listed = client.list(user_id="ada")
+    assert [session.id for session in listed] == ["early", "middle", "late", "made"]
+    assert [session.last_update_time for session in listed[:3]] == [60.5, 200.0, 300.0]
+
+
+def test_padded_ids_are_stripped_everywhere(client: Client) -> None:
+    session = client.create("  padded ")
+    assert session.id == "padded"
+    with pytest.raises(AlreadyExistsError):
+        client.create("padded  ")
+    session.id = " padded "
+    client.append(session, said("hi"))
+    assert len(client.get(" padded").events) == 1
+    client.delete("padded ")
+    assert client.get("padded") is None
+    assert client.create("   ").id.strip()
+
+
+def test_an_empty_user_id_is_nobodys(client: Client) -> None:
+    client.create()
+    assert client.list(user_id="") == []
+    assert len(client.list(user_id=None)) == 1
+
+
+def test_values_that_are_not_json_become_text(client: Client) -> None:
+    class Thing:
+        def __str__(self) -> str:
+            return "a thing"
+
+    odd = {"thing": Thing(), "nan": float("nan"), "set": {1}, "when": datetime(2026, 1, 2, tzinfo=UTC)}
+    written = {"thing": "a thing", "nan": "NaN", "set": [1], "when": "2026-01-02T00:00:00Z"}
+    session = client.create(state=dict(odd))
+    assert client.get().state == written
+    client.append(session, changing(more={"deep": [Thing(), float("inf")]}, user__thing=Thing()))
+    found = client.get()
+    assert found.state == {**written, "more": {"deep": ["a thing", "Infinity"]}, "user:thing": "a thing"}
+    assert len(found.events) == 1
 
 
 def test_ids_belong_to_a_user_of_an_app(client: Client) -> None:

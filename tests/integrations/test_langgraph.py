@@ -447,6 +447,21 @@ class TestPendingWrites:
             ("second", "messages", [HumanMessage(prose(1), id="m")]),
         ]
 
+    def test_of_which_the_last_counts_wherever_the_others_are(self) -> None:
+        """The first may come before its checkpoint, and before the thread."""
+        saver = DjangoSaver()
+        here = config(checkpoint_ns="", checkpoint_id=str(uuid6(clock_seq=1)))
+        saver.put_writes(here, [("__interrupt__", "first?")], "task")
+        checkpoint: Any = {**empty_checkpoint(), "id": here["configurable"]["checkpoint_id"]}
+        saver.put(config(checkpoint_ns=""), checkpoint, {}, {})
+        assert self.writes_of(here) == [("task", "__interrupt__", "first?")]
+        for asked in ("second?", "third?"):
+            saver.put_writes(here, [("__interrupt__", asked)], "task")
+            assert self.writes_of(here) == [("task", "__interrupt__", asked)]
+        put(saver, here, {"messages": [prose(0)]}, 2)
+        DjangoSaver().put_writes(here, [("__interrupt__", "fourth?")], "task")
+        assert self.writes_of(here) == [("task", "__interrupt__", "fourth?")]
+
     def test_of_many_tasks_and_of_large_ones(self) -> None:
         saver, here = self.begun()
         for number in range(12):
@@ -545,11 +560,34 @@ class TestRaces:
 
     def test_of_two_first_runs_one_wins(self) -> None:
         first, second = DjangoSaver(), DjangoSaver()
-        assert first.get_tuple(config()) is None
-        assert second.get_tuple(config()) is None
-        put(first, config(checkpoint_ns=""), {"messages": ["a"]}, 1)
-        with pytest.raises(StaleState):
-            put(second, config(checkpoint_ns=""), {"messages": ["b"]}, 1)
+        begins = {"source": "input", "step": -1}
+        put(first, config(checkpoint_ns=""), {"messages": ["a"]}, 1, **begins)
+        with pytest.raises(StaleState) as refused:
+            put(second, config(checkpoint_ns=""), {"messages": ["b"]}, 1, **begins)
+        assert "run it again" in refused.value.__notes__[0]
+
+    def test_a_run_that_began_is_told_that_its_input_is_stored(self) -> None:
+        """It stands under what the other run has seen: the same input again would be there twice."""
+
+        def meanwhile(state: MessagesState) -> AIMessage:
+            if texts(state)[-1] == "mine":
+                chat(DjangoSaver()).invoke({"messages": [("user", "the other")]}, config())
+            return AIMessage(f"answer {len(state['messages'])}")
+
+        with pytest.raises(StaleState) as refused:
+            chat(DjangoSaver(), meanwhile).invoke(
+                {"messages": [("user", "mine")]}, config(), durability="sync"
+            )
+        assert "stored already" in refused.value.__notes__[0]
+        assert texts(chat(DjangoSaver()).get_state(config()).values)[:2] == ["mine", "the other"]
+        assert "mine" in texts(chat(DjangoSaver()).invoke(None, config()))
+
+    def test_processes_that_take_turns_are_never_refused(self) -> None:
+        """What a saver remembers of a thread may be old."""
+        savers = [DjangoSaver(), DjangoSaver()]
+        for turn in range(6):
+            said = chat(savers[turn % 2]).invoke({"messages": [("user", str(turn))]}, config())
+        assert len(said["messages"]) == 12
 
     def test_other_writers_of_the_session_disturb_nobody(self, store: SessionStore) -> None:
         saver = DjangoSaver()

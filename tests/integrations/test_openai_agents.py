@@ -1,9 +1,14 @@
 """The OpenAI Agents SDK on our sessions: its protocol, its runner, its items exactly as given."""
 
-from typing import Any
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from agents import Agent, ModelResponse, RunConfig, Runner, SessionSettings, Usage, function_tool
+from agents.extensions.memory.encrypt_session import EncryptedSession
+from agents.memory import OpenAIResponsesCompactionSession
 from agents.memory import Session as SessionProtocol
 from agents.models.interface import Model
 from asgiref.sync import async_to_sync
@@ -84,6 +89,91 @@ def test_the_latest_items_are_asked_for_by_a_limit() -> None:
     assert items_of(session, 5) == ITEMS[-5:]
     assert items_of(session, 99) == ITEMS
     assert items_of(session, 0) == []
+    assert items_of(session, -1) == ITEMS
+
+
+def test_settings_may_be_a_dict() -> None:
+    session = DjangoSession("s", session_settings={"limit": 2})
+    add(session, *ITEMS)
+
+    assert session.session_settings == SessionSettings(limit=2)
+    assert items_of(session) == ITEMS[-2:]
+    session.session_settings = {"limit": 1}  # type: ignore[assignment]
+    assert items_of(session) == ITEMS[-1:]
+    assert DjangoSession("s").session_settings == SessionSettings()
+    with pytest.raises(TypeError, match="limitt"):
+        DjangoSession("s", session_settings={"limitt": 1})
+
+
+def test_a_closed_session_is_not_used_again(store: SessionStore) -> None:
+    session = DjangoSession("s")
+    add(session, *ITEMS[:2])
+    session.close()
+    session.close()
+
+    calls = (lambda: session.add_items([]), session.get_items, session.pop_item, session.clear_session)
+    for call in calls:
+        with pytest.raises(RuntimeError, match="DjangoSession is closed"):
+            async_to_sync(call)()
+    assert items_of(DjangoSession("s")) == ITEMS[:2]
+
+
+def test_a_cancelled_write_ends_when_it_is_decided(store: SessionStore) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(SessionStore):
+        def append_messages(self, *args: Any, **kwargs: Any) -> Any:
+            began.set()
+            assert go_on.wait(10)
+            return super().append_messages(*args, **kwargs)
+
+    store.create_session("s", agent_type="openai_agents")
+
+    async def cancel_while_it_writes() -> list[Any]:
+        task = asyncio.create_task(DjangoSession("s", store=Slow()).add_items([ITEMS[0]]))
+        await asyncio.to_thread(began.wait, 10)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await DjangoSession("s").get_items()
+
+    assert asyncio.run(cancel_while_it_writes()) == ITEMS[:1]
+
+
+def test_an_encrypted_session_keeps_only_envelopes_here(store: SessionStore) -> None:
+    inner = DjangoSession("s", session_settings={"limit": 2})
+    session: Any = EncryptedSession("s", cast(Any, inner), encryption_key="secret", ttl=600)
+    async_to_sync(session.add_items)(ITEMS[:4])
+
+    assert async_to_sync(session.get_items)() == ITEMS[2:4]
+    assert async_to_sync(session.get_items)(-1) == ITEMS[:4]
+    assert all(set(item) == {"__enc__", "v", "kid", "payload"} for item in items_of(inner, -1))
+    assert async_to_sync(session.pop_item)() == ITEMS[3]
+    other: Any = EncryptedSession("s", cast(Any, inner), encryption_key="another", ttl=600)
+    assert async_to_sync(other.get_items)() == []
+    async_to_sync(session.clear_session)()
+    assert store.get_message_count("s") == 0
+
+
+def test_the_sdks_compaction_replaces_the_history(store: SessionStore) -> None:
+    summary = {"type": "compaction", "encrypted_content": "…"}
+
+    class Responses:
+        async def compact(self, **asked: Any) -> Any:
+            assert asked["input"] == ITEMS[:1]
+            return SimpleNamespace(output=[summary], usage=None)
+
+    client: Any = SimpleNamespace(responses=Responses())
+    session = OpenAIResponsesCompactionSession("s", DjangoSession("s"), client=client, model="gpt-5")
+    async_to_sync(session.add_items)(ITEMS[:1])
+    async_to_sync(session.run_compaction)({"force": True, "compaction_mode": "input"})
+
+    assert items_of(DjangoSession("s")) == [summary]
+    assert store.get_events("s", types=["user_message"])[0].data == ITEMS[0]
 
 
 def test_a_session_begins_with_its_first_item(store: SessionStore) -> None:

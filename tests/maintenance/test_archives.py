@@ -12,6 +12,7 @@ from django.core.files.storage import storages
 from helix_sessions.exceptions import EventsArchived, NotConfigured, SessionNotFound
 from helix_sessions.models import ArchivedRange, Event, Message, Session
 from helix_sessions.store import SessionStore
+from helix_sessions.store.engine.store import Store
 from helix_sessions.store.maintenance import archives
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import ArchiveSummary, EventRecord
@@ -98,6 +99,36 @@ class TestArchive:
         with pytest.raises(SessionNotFound):
             store.get_events("unknown")
 
+    def test_a_range_that_is_archived_whole_and_one_that_begins_with_the_log(
+        self, store: SessionStore, archive_storage: Path
+    ) -> None:
+        talk(store, "s", 6)
+        assert store.get_events("s", 1, types=["nothing"]) == []
+        store.archive_events("s", keep=3)
+        begin = store.load_state("s").head_seq - 2
+        with pytest.raises(EventsArchived):
+            store.get_events("s", to_seq=begin)
+        assert [event.seq for event in store.get_events("s", to_seq=begin + 1)] == [begin]
+        assert store.get_events("s", begin, types=["nothing"]) == []
+
+    def test_what_is_archived_while_it_is_read_is_not_read(
+        self, store: SessionStore, archive_storage: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the events and the look where the log begins."""
+        log = talk(store, "s", 6)
+        kinds = {event.type for event in log} - {log[0].type}
+        read = Store._read
+        archived: list[bool] = []
+
+        def late(self: Store, *args: Any) -> Any:
+            if not archived:
+                archived.append(True)
+                store.archive_events("s", keep=3)
+            return read(self, *args)
+
+        monkeypatch.setattr(Store, "_read", late)
+        assert store.get_events("s", types=kinds) == [event for event in log[-3:] if event.type in kinds]
+
     def test_a_second_archive_continues_the_first(self, store: SessionStore, archive_storage: Path) -> None:
         log = talk(store, "s", 6)
         store.archive_events("s", keep=3)
@@ -160,7 +191,7 @@ class TestArchive:
     ) -> None:
         log = talk(store, "s", 8)
         with monkeypatch.context() as patched:
-            patched.setattr(archives, "_remove_sql", lambda: 1 / 0)
+            patched.setattr(archives, "execute", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 store.archive_events("s", keep=3)
         assert Event.objects.count() == len(log)
@@ -218,6 +249,23 @@ def test_deleting_a_session_deletes_its_archives(store: SessionStore, archive_st
     store.delete_session("s")
     assert not storages["archives"].exists(names["s"])
     assert storages["archives"].exists(names["t"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_storage_that_fails_does_not_fail_the_deletion(
+    store: SessionStore, archive_storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session is gone by then, and a file that stays is logged."""
+    talk(store, "s", 6)
+    store.archive_events("s", keep=1)
+
+    def unreachable(name: str) -> None:
+        raise OSError("The storage is down.")
+
+    monkeypatch.setattr(storages["archives"], "delete", unreachable)
+    store.delete_session("s")
+
+    assert not store.session_exists("s")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -11,10 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages import tool_ledger
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
-from helix_sessions.store.maintenance.expiry import overdue_sql
-from helix_sessions.store.state import pending_calls
+from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.maintenance import sql
 from helix_sessions.types import CleanupSummary
 from tests.contract.suspended import asked, suspended
 from tests.parallel import run_processes, run_threads
@@ -73,7 +74,7 @@ class TestCleanup:
         assert contents == {
             "answered in time": [1, "b"],
             "answered late": [2, "b"],
-            "answered too late": [pending_calls.EXPIRED, "b"],
+            "answered too late": [tool_ledger.EXPIRED, "b"],
         }
         for _ in range(2):
             assert store.submit_tool_result("answered too late", "a", result=3).outcome == "late"
@@ -227,7 +228,8 @@ def test_the_sessions_are_found_by_their_index(store: SessionStore, engine: str)
         if engine == "postgresql":
             cursor.execute("ANALYZE helix_sessions_session")
             cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(f"{explain} {overdue_sql(engine, False)}", ["2030-01-01", "2020-01-01", "", 200])
+        query = sql.overdue(dialect_of(connection), False)
+        cursor.execute(f"{explain} {query}", ["2030-01-01", "2020-01-01", "", 200])
         plan = str(cursor.fetchall())
     assert "helix_session_overdue_idx" in plan
     assert "TEMP B-TREE" not in plan

@@ -109,14 +109,14 @@ class TestCleanupSessions:
 
 SLOW = """
 import os, signal
-from helix_sessions.store.runs import statuses
+from helix_sessions.store.calls import decisions
 from django.core.management import call_command
-real = statuses.compare_and_set_status
+real = decisions.compare_and_set_status
 def interrupting(store, *args, **kwargs):
     done = real(store, *args, **kwargs)
     os.kill(os.getpid(), signal.{signal})
     return done
-statuses.compare_and_set_status = interrupting
+decisions.compare_and_set_status = interrupting
 call_command("cleanup_sessions", "--json")
 """
 

@@ -23,7 +23,9 @@ def stage(store: SessionStore, session_id: str, *, running: bool = False) -> Non
         store.create_run(session_id)
     long_ago = timezone.now() - timedelta(days=2)
     StagedChange.objects.filter(session_id=session_id).update(staged_at=long_ago)
-    Session.objects.filter(session_id=session_id).update(updated_at=long_ago, created_at=long_ago)
+    Session.objects.filter(session_id=session_id).update(
+        updated_at=long_ago, created_at=long_ago, last_agent_activity_at=long_ago
+    )
 
 
 @pytest.mark.django_db

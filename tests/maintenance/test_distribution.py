@@ -53,6 +53,9 @@ BEGIN
     END IF;
     INSERT INTO pg_dist_partition VALUES (place, distribution_column, colocate_with);
 END $$;
+CREATE FUNCTION create_reference_table(place regclass) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO pg_dist_partition VALUES (place, NULL, NULL);
+$$;
 """
 
 
@@ -65,7 +68,8 @@ def citus(engine: str) -> Iterator[None]:
         cursor.execute(STAND_IN)
     yield
     with connection.cursor() as cursor:
-        cursor.execute("DROP FUNCTION create_distributed_table; DROP TABLE pg_dist_partition CASCADE")
+        cursor.execute("DROP FUNCTION create_distributed_table, create_reference_table")
+        cursor.execute("DROP TABLE pg_dist_partition CASCADE")
     raise_guard(connection)
 
 
@@ -88,21 +92,29 @@ def test_without_citus_it_says_so_and_changes_nothing():
 def test_every_table_is_distributed_beside_the_sessions(citus: None):
     done = {row["table"]: row for row in json.loads(run("--json"))}
 
-    assert set(done) == {model._meta.db_table for model in apps.get_app_config("helix_sessions").get_models()}
+    every = {model._meta.db_table for model in apps.get_app_config("helix_sessions").get_models()}
+    assert every - set(done) == {"helix_sessions_webhook", "helix_sessions_webhookdelivery"}
+    assert set(done) <= every
     apart = {name for name, row in done.items() if row["column"] != "session_id"}
     assert apart <= {
         "helix_sessions_auditentry",
+        "helix_sessions_blob",
         "helix_sessions_idempotentanswer",
         "helix_sessions_inputclaim",
         "helix_sessions_instructions",
         "helix_sessions_instructionsrevision",
+        "helix_sessions_memory",
+        "helix_sessions_memoryvector",
+        "helix_sessions_toolrule",
     }
+    assert done.pop("helix_sessions_memoryvector")["beside"] == "helix_sessions_memory"
+    assert done.pop("helix_sessions_blob")["beside"] == "reference"
     for name, row in done.items():
         alone = name in apart or name == "helix_sessions_session"
         assert row["beside"] == ("none" if alone else "helix_sessions_session")
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_dist_partition")
-        assert cursor.fetchone()[0] == len(done)
+        assert cursor.fetchone()[0] == len(done) + 2
 
 
 def test_again_it_has_nothing_to_do(citus: None):

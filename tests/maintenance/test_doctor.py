@@ -2,18 +2,22 @@
 
 import io
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection
 
-from helix_sessions.models import Session
+from helix_sessions.models import Blob, BlobRef, Session
 from helix_sessions.models.guard import lower_guard, raise_guard
 from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.session_tables import belongings, kind_of
 from helix_sessions.store.maintenance import doctor
 from helix_sessions.store.maintenance.invariants import invariants
+from helix_sessions.store.transcript import fragments
+from helix_sessions.stream.keeper import Batch
 from helix_sessions.types import CompactionPolicy, Finding
 from tests.contract.sources import Said
 from tests.invariants import assert_invariants
@@ -43,6 +47,7 @@ REPAIRABLE = {
     "parent_missing": f"UPDATE {P}_session SET parent_session_id = 'ghost' WHERE session_id = 'child'",
     "root_mismatch": f"UPDATE {P}_session SET root_session_id = 'other' WHERE session_id = 'child'",
     "awaiting_client": f"UPDATE {P}_session SET awaiting_client = NOT awaiting_client {S}",
+    "runnable_at": f"UPDATE {P}_session SET run_requested = TRUE WHERE session_id = 'child'",
 }
 FOR_A_PERSON = {
     "archive_gap": f"UPDATE {P}_session SET first_seq = 3 {S}",
@@ -96,6 +101,8 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
     store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")
     store.admit_input("s", "hello")
+    said = Batch("s", run.run_id, "turn", "m", 0, 1, ['{"text":"so far"}'])
+    fragments.write(store.using, [said])
     store.create_session("child", agent_type="reader", parent_session_id="s")
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
     return "s"
@@ -119,6 +126,53 @@ def found(store: SessionStore, *, repair: bool = False) -> dict[str, Finding]:
 def test_whether_it_waits_is_put_right(session: str, store: SessionStore, change: str) -> None:
     break_rows(f"UPDATE {P}_session SET {change} {S}")
     assert found(store, repair=True)["awaiting_client"].repaired
+    assert found(store) == {}
+
+
+@pytest.mark.django_db
+def test_every_cause_of_a_run_is_seen_and_put_right(store: SessionStore, settings: Any) -> None:
+    """Rows of which a process of another release, or a restore, has not said when they want to run."""
+    settings.HELIX_SESSIONS = {"RECOVERY": {"left": "leave"}}
+    wrong, right = ["completed", "pending", "running", "two"], ["admitted", "left", "stopped"]
+    for name in (*wrong, *right):
+        store.create_session(name, agent_type="left" if name == "left" else "a")
+    for name in ("pending", "completed", "stopped", "two"):
+        store.admit_input(name, "hello")
+    for name in ("running", "left"):
+        store.create_run(name)
+    store.admit_input("admitted", "hello", resume=False)
+    store.admit_input("two", "hello", resume=False)
+    store.update_status("completed", "completed")
+    store.update_status("stopped", "failed")
+    assert found(store) == {}
+    Session.objects.update(runnable_at=None)
+    findings = store.examine_sessions()
+    assert {finding.code for finding in findings} == {"runnable_at"}
+    assert sorted(str(finding.session_id) for finding in findings) == wrong
+    assert all(finding.repaired for finding in store.examine_sessions(repair=True))
+    assert sorted(one.session_id for one in store.list_runnable()) == wrong
+    assert found(store) == {}
+
+
+@pytest.mark.django_db
+def test_the_migration_finds_the_same_causes(store: SessionStore) -> None:
+    """What was there before sessions said when they want to run."""
+    migration = import_module("helix_sessions.migrations.0017_runnable")
+    for name in ("answered", "failed", "pending", "running", "waiting"):
+        store.create_session(name, agent_type="a")
+    for name in ("failed", "pending"):
+        store.admit_input(name, "hello")
+    store.update_status("failed", "failed")
+    for name in ("answered", "running", "waiting"):
+        run = store.create_run(name).run_id
+        if name != "running":
+            asked = {"tool_call_id": "c", "tool_name": "t", "arguments": {}}
+            state = store.load_state(name)
+            store.suspend(name, "client_tool", state=state, run_id=run, pending_calls=[asked])
+    store.submit_tool_result("answered", "c", result=1)
+    Session.objects.update(runnable_at=None)
+    migration.note_runnable(apps, connection.schema_editor())
+    assert sorted(one.session_id for one in store.list_runnable()) == ["answered", "pending", "running"]
     assert found(store) == {}
 
 
@@ -160,6 +214,9 @@ class TestDoctor:
             store.put_notes("s", {"n": 1})
         if code == "orphan_agent_record":
             SessionRuntime().execute("s", ChangeModel("m"))
+        if code == "orphan_blob_ref":
+            Blob.objects.create(sha256="b", name="n", size=1, media_type="text/plain")
+            BlobRef.objects.create(session_id="s", blob_id="b")
         if code == "orphan_client_call":
             break_rows(
                 f"INSERT INTO {P}_clientcall"
@@ -167,7 +224,7 @@ class TestDoctor:
                 " VALUES ('s', 'c', 's', '2020-01-01', false)"
             )
         break_rows(REPAIRABLE[code])
-        where = "child" if code in ("parent_missing", "root_mismatch") else "s"
+        where = "child" if code in ("parent_missing", "root_mismatch", "runnable_at") else "s"
         finding = found(store)[code]
         assert finding.session_id == ("ghost" if code.startswith("orphan") else where)
         assert finding.repairable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 
-from helix_sessions.conf import conf
+from helix_sessions.content.documents import MAX_DEPTH
 from helix_sessions.exceptions import InvalidExport
 from helix_sessions.store import SessionStore
 from helix_sessions.store.maintenance import export_rows
@@ -105,7 +105,7 @@ def test_nothing_comes_in_that_no_other_way_lets_in(store: SessionStore, text: s
 
 @pytest.mark.django_db
 def test_what_is_within_the_limits_comes_in(store: SessionStore, text: str) -> None:
-    deepest = "[" * (conf.MAX_DOCUMENT_DEPTH - 1) + "]" * (conf.MAX_DOCUMENT_DEPTH - 1)
+    deepest = "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1)
     custom = f'{{"n":[1e308,-1E-400,{"9" * 4_000},"\\u0000",{deepest[1:-1]}]}}'
     made = with_value(text, "note", "document", f'["\\u0000",{deepest}]')
     imported(store, with_value(made, "state_snapshot", "document", custom), check=False)
@@ -120,7 +120,7 @@ def test_what_is_within_the_limits_comes_in(store: SessionStore, text: str) -> N
 @pytest.mark.django_db
 def test_the_deepest_documents_travel_wherever_the_store_puts_them(store: SessionStore) -> None:
     deepest: Any = 1.5
-    for _ in range(conf.MAX_DOCUMENT_DEPTH - 1):
+    for _ in range(MAX_DEPTH - 1):
         deepest = [deepest]
     owner = get_user_model().objects.create_user("ada")
     store.create_session(

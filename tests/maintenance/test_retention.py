@@ -32,7 +32,10 @@ def old(
 def age(session_id: str, days: float) -> None:
     then = timezone.now() - timedelta(days=days)
     Session.objects.filter(session_id=session_id).update(
-        status_since=then, created_at=then - timedelta(days=1), updated_at=then
+        status_since=then,
+        created_at=then - timedelta(days=1),
+        updated_at=then,
+        last_agent_activity_at=then,
     )
 
 

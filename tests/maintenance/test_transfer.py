@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from helix_sessions.store.maintenance import imports
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import TransferSummary
 from project.sample import load
+from tests.contract.suspended import asked, calling
 from tests.invariants import assert_healthy, dump
 from tests.maintenance.test_archives import WEIRD, talk
 from tests.parallel import run_threads
@@ -129,6 +131,29 @@ class TestRoundTrip:
         assert store.get_events("s") == log[-3:]
         assert exported(store) == text
         assert_healthy("s")
+
+    def test_an_export_that_does_not_say_who_wants_to_run(self, store: SessionStore) -> None:
+        """Those of releases before 0017 lack these columns; the causes are there."""
+        for name in ("answered", "idle", "paused", "pending", "running", "waiting"):
+            store.create_session(name, agent_type="a")
+        for name in ("paused", "pending"):
+            store.admit_input(name, "hello")
+        store.update_status("paused", "paused")
+        for name in ("answered", "running", "waiting"):
+            run = store.create_run(name).run_id
+            if name != "running":
+                store.append_messages(name, [calling("c")])
+                state = store.load_state(name)
+                store.suspend(name, "client_tool", state=state, run_id=run, pending_calls=[asked("c")])
+        store.submit_tool_result("answered", "c", result=1)
+        text = re.sub(
+            r',"(runnable_at|run_requested(_at)?|last_agent_activity_at)":[^,}]*', "", exported(store)
+        )
+        wipe()
+        imported(store, text)
+        due = [one.session_id for one in store.list_runnable()]
+        assert sorted(due) == ["answered", "pending", "running"]
+        assert store.examine_sessions() == []
 
     def test_a_long_session_goes_in_pages(self, store: SessionStore) -> None:
         store.create_session("s", agent_type="writer")

@@ -13,4 +13,4 @@ def session(store: SessionStore) -> str:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to stop are noticed sooner, so that tests need not wait."""
     monkeypatch.setattr(lease_keeper, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("helix_sessions.runtime.loop.drivers.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("helix_sessions.runtime.loop.io.GRACE_SECONDS", 0.2)

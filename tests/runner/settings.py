@@ -2,4 +2,4 @@
 
 from tests.settings import *  # noqa: F403
 
-HELIX_SESSIONS = {"AGENTS": {"noting": "tests.runner.agents.Noting"}}
+HELIX_SESSIONS = {"AGENTS": {"noting": "tests.runner.agents.Noting", "shop": "tests.runner.agents.Shop"}}

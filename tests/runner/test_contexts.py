@@ -119,7 +119,7 @@ class TestSources:
         store.submit_tool_result(session, "call-1", result="yes")
         outcome = SessionRunner(agent, sources=[Said("day")]).run(session)
         assert outcome.kind == "failed"
-        assert "day" in (outcome.error or "")
+        assert "day" in outcome.error["message"]
         assert store.get_current_run(session) is None
         assert store.load_state(session).failure_reason == "context_unavailable"
 
@@ -210,7 +210,7 @@ class TestOverflow:
         assert outcome.kind == "failed"
         assert outcome.run is not None
         assert outcome.run.status == "failed"
-        assert "still too long" in (outcome.error or "")
+        assert outcome.error["message"] == "still too long"
         assert len(summarize.requests) == 1
         assert len(agent.turns) == 2
 
@@ -235,7 +235,7 @@ class TestOverflow:
         agent, summarize = ScriptedAgent([ContextOverflow("too long")]), Summarizer(RuntimeError("down"))
         outcome = SessionRunner(agent, compaction=LARGE, summarize=summarize).run(long)
         assert outcome.kind == "failed"
-        assert "too long" in (outcome.error or "")
+        assert outcome.error["message"] == "too long"
 
     def test_async_agents_and_summarizers(self, store: SessionStore, long: str) -> None:
         class Agent(ScriptedAgent):

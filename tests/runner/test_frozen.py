@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import override_settings
 
 from helix_sessions.exceptions import SessionBusy, StoreUnavailable
 from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext
@@ -79,7 +80,8 @@ def in_a_transaction(session: str, idle_timeout: int | None) -> str:
             freeze()
         return execute(sql, *rest)
 
-    with connection.execute_wrapper(freeze_before_the_run):
+    portable = override_settings(HELIX_SESSIONS={"PORTABLE_WRITES": True})
+    with portable, connection.execute_wrapper(freeze_before_the_run):
         return _drive(ScriptedAgent(["it was only slow"]), session)
 
 

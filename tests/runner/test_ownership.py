@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
-from helix_sessions.runtime.loop.lease_keeper import HandedOver, keeper
+from helix_sessions.runtime.loop.lease_keeper import keeper
+from helix_sessions.runtime.loop.run_loop import HandedOver
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.types import Lease, RunOutcome
@@ -110,12 +110,9 @@ class TestJoining:
         refused = threading.Event()
 
         class Watched(SessionStore):
-            def acquire_lease(self, session_id: str, owner: str, ttl: float) -> Lease:
-                try:
-                    return super().acquire_lease(session_id, owner, ttl)
-                except LeaseHeld:
-                    refused.set()
-                    raise
+            def get_lease(self, session_id: str) -> Lease | None:
+                refused.set()  # it waits for whoever has the lease
+                return super().get_lease(session_id)
 
         lease = store.acquire_lease(session, "elsewhere", 60)
         agent = ScriptedAgent()
@@ -124,9 +121,10 @@ class TestJoining:
         refused.clear()
         thread, outcomes = in_thread(lambda: runner.run(session))
         assert refused.wait(20)
-        turn = store.begin_turn(session, message="hello")
-        store.append_messages(session, [{"role": "assistant", "content": "hi"}])
-        store.update_run_status(session, turn.run.run_id, "completed", output={"by": "another"})
+        owner = store.fenced(lease)
+        turn = owner.begin_turn(session, message="hello")
+        owner.append_messages(session, [{"role": "assistant", "content": "hi"}])
+        owner.update_run_status(session, turn.run.run_id, "completed", output={"by": "another"})
         store.release_lease(lease)
         thread.join(20)
         assert (outcomes[0].kind, outcomes[0].output) == ("completed", {"by": "another"})
@@ -274,20 +272,30 @@ class TestInterrupt:
             store.admit_input(session, name, delivery="queue")
 
         def stop_after(turn: TurnContext) -> TurnOutcome:
+            store.set_interrupt_flag(session)
             return TurnOutcome("last words")
 
         agent = ScriptedAgent([stop_after])
-        end = SessionStore.end_run
-
-        class Meddling(SessionStore):
-            def end_run(self, *args: Any, **options: Any) -> Any:
-                store.set_interrupt_flag(session)
-                return end(self, *args, **options)
-
-        outcome = SessionRunner(agent, store=Meddling()).wake(session)
-        assert outcome.kind == "completed"
+        assert SessionRunner(agent).wake(session).kind == "interrupted"
+        assert said(store, session) == [("user", "one"), ("assistant", "last words")]
         assert [receipt.prompt for receipt in store.list_inputs(session)] == ["two"]
         assert store.peek_interrupt_flag(session) is None
+
+    def test_a_request_between_the_claim_and_the_run(self, store: SessionStore, session: str) -> None:
+        """It is meant for this owner, unlike one that was there before."""
+        store.set_interrupt_flag(session, "long ago")
+        store.admit_input(session, "hello")
+        agent = ScriptedAgent()
+        runner = SessionRunner(agent)
+        driver = runner.claim()
+        assert driver is not None
+        store.set_interrupt_flag(session, "enough")
+        runner.drive_claimed(driver)
+        state = store.load_state(session)
+        assert (state.status, state.interrupt_context) == ("interrupted", {"reason": "enough"})
+        assert agent.turns == []
+        assert len(store.list_inputs(session)) == 1
+        whole(store, session)
 
     def test_tools_that_were_running_are_awaited_and_their_results_kept(
         self, store: SessionStore, session: str

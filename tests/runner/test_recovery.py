@@ -1,15 +1,20 @@
 """What a dead process left behind: put right by the next owner, nothing executed twice."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from helix_sessions.exceptions import NotConfigured
+from helix_sessions.models import Session
 from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext
+from helix_sessions.runtime.loop.lease_keeper import LeaseKeeper, OwnedSession
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from helix_sessions.store.driving import claims
 from tests.contract.sources import Said
 from tests.parallel import Worker
 from tests.runner.test_activities import said, whole
@@ -38,7 +43,7 @@ class TestSweep:
         for name in ("a", "b", "held", "empty"):
             store.create_session(name, agent_type="writer")
             if name != "empty":
-                store.admit_input(name, name, resume=False)
+                store.admit_input(name, name)
         store.acquire_lease("b", "dead", 0)
         store.acquire_lease("held", "alive", 60)
         agent = ScriptedAgent()
@@ -152,6 +157,22 @@ class TestSweep:
         assert said(store, session)[-1] == ("assistant", "on")
         whole(store, session)
 
+    def test_a_request_for_the_dead_owner_does_not_stop_the_next(
+        self, store: SessionStore, session: str
+    ) -> None:
+        """However early the keeper of the next owner looks."""
+        die(store, session)
+        store.set_interrupt_flag(session, "enough")
+        driver = claims.claim_session(store, session, "next", 30, forced=True)
+        assert driver is not None
+        owned = OwnedSession(store=store, session_id=session, lease_ttl=30, lease=driver.lease)
+        owned.stale_request = driver.stale_request
+        LeaseKeeper()._look([owned])
+        assert not owned.stop.is_set()
+        store.set_interrupt_flag(session, "and you")
+        LeaseKeeper()._look([owned])
+        assert owned.stop.is_set()
+
     def test_the_context_is_told_before_it_goes_on(self, store: SessionStore, session: str) -> None:
         die(store, session)
         source, agent = Said("day"), ScriptedAgent()
@@ -172,8 +193,30 @@ class TestSweep:
         store.admit_input(session, "hello")
         before = store.load_state(session)
         assert SessionRunner(ScriptedAgent()).sweep() == 0
-        assert store.load_state(session) == before
+        assert store.load_state(session) == replace(before, runnable_at=None)
         assert store.get_current_run(session) is not None
+
+    def test_a_run_without_a_lease_is_left_to_whoever_began_it_for_so_long(
+        self, store: SessionStore, session: str, settings: Any
+    ) -> None:
+        """A run that somebody began over HTTP, and never renewed: it is abandoned, and recovery treats it."""
+        for policy, ended in (("wake", "completed"), ("fail", "failed")):
+            settings.HELIX_SESSIONS = {"RECOVERY": {"*": policy}}
+            store.delete_session(session)
+            run = store.begin_turn(session, message="hello").run
+            runner = SessionRunner(ScriptedAgent("hi"))
+            assert (runner.sweep(), runner.wake(session).kind) == (0, "idle"), "it has the time to begin"
+            assert store.get_run(session, run.run_id).status == "running"
+            settings.HELIX_SESSIONS = {"RECOVERY": {"*": policy}, "RUN_OWNER_TIMEOUT": 0.001}
+            store.append_messages(session, [{"role": "user", "content": "still there?"}])
+            before = store.load_state(session)
+            assert before.runnable_at is not None
+            assert before.runnable_at > timezone.now(), "what was written before says how long"
+            Session.objects.update(runnable_at=timezone.now())
+            assert runner.sweep() == 1, policy
+            assert store.load_state(session).status == ended, policy
+            assert store.get_current_run(session) is None
+            whole(store, session)
 
     def test_an_unknown_policy(self, store: SessionStore, session: str, settings: Any) -> None:
         settings.HELIX_SESSIONS = {"RECOVERY": {"*": "pray"}}

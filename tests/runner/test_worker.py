@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
@@ -89,7 +91,8 @@ class TestTasks:
         assert done(tasks.run_session, session_id="s")["kind"] == "completed"
         assert done(tasks.wake_session, session_id="s")["kind"] == "idle"
         assert done(tasks.wake_session, session_id="gone")["kind"] == "idle"
-        store.admit_input("s", "hello", resume=False)
+        store.request_run("s", at=timezone.now() + timedelta(milliseconds=50))
+        time.sleep(0.06)
         assert done(tasks.sweep_sessions) == {"swept": 1}
 
 
@@ -122,7 +125,7 @@ class TestWorker:
         worker = Worker(using="default", concurrency=4)
         with CaptureQueriesContext(connection) as captured:
             for _ in range(30):  # as many looks as in 45 seconds
-                worker._take(None)  # type: ignore[arg-type]
+                assert worker._claim() is None
         assert len(captured) <= 30 * worker.poll
         assert len(captured) >= 30
 

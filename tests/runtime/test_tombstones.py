@@ -140,6 +140,7 @@ class TestEverybodyElse:
     def test_the_list_of_the_api(self, gone, owner):
         client = APIClient()
         client.force_authenticate(owner)
+        owner.user_permissions.set(Permission.objects.filter(codename="drive_session"))
         assert client.get("/api/sessions/").json()["items"] == []
         assert client.put("/api/sessions/s/", {"agent_type": "a"}, format="json").status_code == 409
 

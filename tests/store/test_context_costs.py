@@ -9,7 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from helix_sessions.models import Message
 from helix_sessions.runtime import CompactionPolicy
 from helix_sessions.store import SessionStore
-from helix_sessions.store.context.context_rows import context_sql
+from helix_sessions.store.context import sql as statements
+from helix_sessions.store.context.context_reads import NOWHERE, parameters, read_context
+from helix_sessions.store.engine.dialect import dialect_of
 from tests.contract.sources import Said
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,10 +47,11 @@ def test_one_statement(store: SessionStore, long: str) -> None:
 
 
 def test_only_what_is_seen_is_read(store: SessionStore, long: str, engine: str) -> None:
-    sql = context_sql(engine)
+    dialect = dialect_of(connection)
+    sql, given = statements.context(dialect), parameters(dialect, long, NOWHERE)
     with connection.cursor() as cursor:
         if engine == "postgresql":
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", [long] * 3)
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", given)
             [[[found]]] = cursor.fetchall()
             nodes = plan_nodes(found["Plan"])
             of_messages = [n for n in nodes if n.get("Relation Name") == Message._meta.db_table]
@@ -60,7 +63,7 @@ def test_only_what_is_seen_is_read(store: SessionStore, long: str, engine: str) 
             assert all("Seq Scan" not in n["Node Type"] for n in of_messages)
             assert read <= VISIBLE + 2
         else:
-            cursor.execute(f"EXPLAIN QUERY PLAN {sql}", [long] * 3)
+            cursor.execute(f"EXPLAIN QUERY PLAN {sql}", given)
             steps = [row[3] for row in cursor.fetchall()]
             assert not [step for step in steps if step.startswith("SCAN m")]
             assert [step for step in steps if step.startswith("SEARCH m") and "position>" in step]
@@ -80,3 +83,22 @@ def test_reconciling_what_is_known_only_reads(store: SessionStore, long: str) ->
         assert store.reconcile_context(long, [Said("day", 2)]).kind == "unchanged"
     assert len(captured.captured_queries) == 2
     assert not [query for query in captured.captured_queries if query["sql"].startswith(("BEGIN", "UPDATE"))]
+
+
+def test_going_on_reads_what_is_new(store: SessionStore, long: str, engine: str) -> None:
+    seen = read_context(store, long)
+    store.append_messages(long, [MESSAGE])
+    with CaptureQueriesContext(connection) as captured:
+        assert read_context(store, long, seen).context == store.get_context(long)
+    assert len(captured.captured_queries) == 2
+    if engine == "postgresql":
+        dialect = dialect_of(connection)
+        sql, given = statements.context(dialect), parameters(dialect, long, seen.place)
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", given)
+            [[[found]]] = cursor.fetchall()
+        of_messages = [
+            n for n in plan_nodes(found["Plan"]) if n.get("Relation Name") == Message._meta.db_table
+        ]
+        read = sum(n["Actual Rows"] * n["Actual Loops"] for n in of_messages)
+        assert read <= 2  # the last one seen, and the new one

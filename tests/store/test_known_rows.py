@@ -82,7 +82,7 @@ def test_it_is_the_same_only_if_all_it_is_known_by_is(store: SessionStore):
         known = remembered_rows.recall(here, "s")
         assert known is not None
         assert not values.items() <= known.values.items()
-        remembered_rows.remember(here, "s", KnownRow(known.mark, {**known.values, **values}))
+        remembered_rows.remember(here, "s", KnownRow(known.row_version, {**known.values, **values}))
         return reads_the_row(store)
 
     for number in range(2):

@@ -21,6 +21,7 @@ def nobody_is_left() -> Iterator[None]:
     yield
     gc.collect()
     assert hub.watched(DEFAULT_DB_ALIAS) == 0
+    assert hub._watchers == {}, "it keeps nothing for a session that nobody reads"
 
 
 @pytest.fixture

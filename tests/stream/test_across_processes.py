@@ -11,7 +11,7 @@ from django.db import connection
 
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.stream.hub import hub
-from tests.parallel import Worker
+from tests.parallel import Worker, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -107,14 +107,6 @@ def test_many_readers_on_an_event_loop_see_what_other_processes_write(
 
 def listening() -> bool:
     return hub._channel("default").listening
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20
-    while not (outcome := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return outcome
 
 
 def listener_pids() -> list[int]:

@@ -79,6 +79,7 @@ def test_on_an_event_loop(astore: AsyncSessionStore, archive: Callable[..., None
             await asyncio.to_thread(archive)
             with pytest.raises(EventsArchived):
                 _ = [event async for event in tail]
+            assert [event async for event in tail] == [], "it is told once, and over"
 
     run_async(main)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.test import AsyncClient
+from django.test import AsyncClient, Client
 
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from tests.restores import Backup
@@ -92,3 +92,11 @@ def test_over_http_who_comes_back_from_beyond_the_head_is_told(
         assert polled.json() == {"items": [], "after": 8, "closed": True}
 
     run_async(main)
+
+
+def test_over_http_without_an_event_loop(user: Any, backup: Backup, client: Client) -> None:
+    backup.restore()
+    client.force_login(user)
+    polled = client.get(f"{STREAM}?after=8&wait=20", headers={"Accept": "application/json"})
+
+    assert polled.json() == {"items": [], "after": 8, "closed": True}

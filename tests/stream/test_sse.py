@@ -12,6 +12,7 @@ from django.test import AsyncClient, Client
 from django.urls import reverse
 
 from helix_sessions.store import AsyncSessionStore, SessionStore
+from helix_sessions.stream import sse
 from helix_sessions.stream.hub import hub
 from tests.stream.frames import Parser, Reading
 
@@ -76,6 +77,29 @@ def test_a_frame_has_the_number_the_type_and_the_event(
         assert reading.parser.retry == 2000
 
     run_async(main)
+
+
+def test_nothing_on_the_way_holds_it_back(client: AsyncClient, run_async: Run, settings: Any) -> None:
+    """No cache, no proxy's buffer, no middleware that compresses."""
+    settings.MIDDLEWARE = ["django.middleware.gzip.GZipMiddleware", *settings.MIDDLEWARE]
+
+    async def main() -> None:
+        response = await client.get(f"{STREAM}?after=0", headers={"Accept-Encoding": "gzip"})
+        assert response["Cache-Control"] == "no-cache, no-transform"
+        assert response["X-Accel-Buffering"] == "no"
+        reading = Reading(response)
+        assert (await reading.next()).id == "1"
+        await reading.close()
+
+    run_async(main)
+
+
+def test_a_frame_is_one_line_whatever_the_spaces_between_its_tokens() -> None:
+    frame = sse.numbered(7, '{"a":\r\n1,\r"b":\n2}')
+
+    assert b"\r" not in frame
+    [read] = Parser().feed(frame)
+    assert (read.id, read.data) == ("7", {"a": 1, "b": 2})
 
 
 def test_a_reader_that_comes_back_goes_on_where_it_was(
@@ -182,6 +206,7 @@ def test_fragments_have_no_id_and_are_not_replayed(
         fragment, event = await reading.take(2)
         assert (fragment.event, fragment.id) == ("fragment", None)
         assert fragment.data["data"] == {"text": "Hel\nlo"}
+        assert fragment.data["after_seq"] == 1
         assert event.id == "2"
         again = await opened(client, "?after=0")
         assert [frame.event for frame in await again.take(2)] == ["session_started", "ticked"]

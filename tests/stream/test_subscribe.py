@@ -5,12 +5,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
+from time import monotonic
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
-from helix_sessions.exceptions import InvalidInput, SessionNotFound
+from helix_sessions.exceptions import InvalidInput, SessionNotFound, StoreUnavailable
 from helix_sessions.store import SessionStore
 from helix_sessions.stream.hub import hub
 from helix_sessions.types import EventRecord, Fragment
@@ -174,8 +175,6 @@ def test_a_write_after_a_savepoint_that_was_undone_is_announced(store: SessionSt
 
 
 def test_a_transaction_wakes_once_for_each_session(store: SessionStore, session: str) -> None:
-    from django.db import connection
-
     store.create_session("t", agent_type="a")
     with transaction.atomic():
         emit(store, 1, 2, 3)
@@ -228,3 +227,31 @@ def test_a_fragment_is_a_document_for_a_known_session(store: SessionStore, sessi
         store.publish_fragment("nobody", {})
     with pytest.raises(ValueError, match="NaN"):
         store.publish_fragment(session, float("nan"))
+
+
+def test_in_a_transaction_that_broke_it_is_told_at_once(
+    store: SessionStore, session: str, engine: str
+) -> None:
+    """Nobody could read on in the caller's transaction with another connection."""
+    if engine != "postgresql":
+        pytest.skip("An SQLite file does not hang up.")
+    began = monotonic()
+    with pytest.raises((StoreUnavailable, OperationalError)), transaction.atomic():
+        _subscribe_after_a_loss(store, session)
+
+    assert monotonic() - began < 10
+    assert store.session_exists(session)
+
+
+def _subscribe_after_a_loss(store: SessionStore, session: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [pid] = cursor.fetchone()
+    with meanwhile(lambda: _terminate(pid)):
+        pass
+    store.subscribe(session)
+
+
+def _terminate(pid: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])

@@ -60,6 +60,9 @@ CAMPAIGNS = {
     "wraparound": Campaign(("postgresql",), 20_000, on="server"),
     "patroni": Campaign(("postgresql",), 6, on="nothing", needs=_without_patroni),
     "long_session": Campaign(ENGINES, 100_000),
+    "schedules": Campaign(ENGINES, 10_000),
+    "driven": Campaign(("postgresql",), 200, on="server"),
+    "family_kills": Campaign(ENGINES, 1_000),
 }
 
 

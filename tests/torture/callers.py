@@ -12,6 +12,7 @@ from helix_sessions.exceptions import (
     InputConflict,
     InputNotFound,
     LeaseHeld,
+    RunEnded,
     RunInProgress,
     StaleState,
     StillWaiting,
@@ -24,7 +25,7 @@ from tests.torture.sequential import CALLS
 Made = tuple[dict[str, Any], Callable[[], Any]]
 """The arguments of a call, and how it is made."""
 
-_PLAIN_REFUSALS = (Fenced, InboxFull, InputConflict, InputNotFound, RunInProgress)
+_PLAIN_REFUSALS = (Fenced, InboxFull, InputConflict, InputNotFound, RunEnded, RunInProgress)
 """Those that say no more than their name."""
 
 

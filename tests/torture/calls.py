@@ -166,6 +166,12 @@ def _cas(store: SessionStore, intent: Intent, expected: Expected) -> Any:
     )
 
 
+def _decided(expected: Expected, intent: Intent) -> None:
+    expected.status = intent["to"]
+    if expected.running is not None and intent["to"] != "active":
+        expected.runs[expected.running] = "interrupted"
+
+
 def _branch(intent: Intent) -> str:
     return f"{intent['session']}.{intent['n']}"
 
@@ -255,7 +261,7 @@ CALLS: dict[str, Call] = {
     ),
     "compare_and_set_status": Call(
         _cas,
-        lambda expected, intent: _set(expected, status=intent["to"]),
+        _decided,
         lambda expected: not expected.waiting,
     ),
     "set_interrupt_flag": Call(

@@ -1,6 +1,7 @@
 """A session as a sequential machine: what each call answers when nobody else is there."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tests.torture import sequential_inbox, sequential_leases
 from tests.torture.linearizability import Operation, longest_order
@@ -40,8 +41,18 @@ def _load(row: Row, given: Given) -> Answer:
 def _cas(row: Row, given: Given) -> Answer:
     if row.status not in given["expected"] or given["version"] not in (None, row.version):
         return row, ("mismatch", row.status, row.version)
-    after = row.written(1, status=given["new"])
+    if given["new"] == "active":
+        after = row.written(1, status="active")
+    else:
+        after = _revoked(row).written(1 + (row.run is not None), status=given["new"], run=None)
     return after, ("ok", after.version)
+
+
+def _revoked(row: Row) -> Row:
+    """A decision of somebody else takes the session away from who drives it."""
+    if row.owner is None:
+        return row
+    return replace(row, fence=row.fence + 1, owner=None, expires_at=None)
 
 
 def _commit(row: Row, given: Given) -> Answer:
@@ -83,7 +94,9 @@ def _create_run(row: Row, given: Given) -> Answer:
 
 
 def _end_run(row: Row, given: Given) -> Answer:
-    return row.written(1, run=None), "ok"
+    if row.run != given["run_id"]:
+        return row, "RunEnded"
+    return _revoked(row).written(1, run=None), "ok"
 
 
 def _submit(row: Row, given: Given) -> Answer:

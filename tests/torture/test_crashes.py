@@ -6,10 +6,10 @@ pytestmark = patient
 
 
 def test_processes_are_killed(engine: str):
-    figures = run_campaign("kills", engine, rounds=16)
+    figures = run_campaign("kills", engine, rounds=8)
 
-    assert figures["kills"] == 16
-    assert figures["calls"] > 16
+    assert figures["kills"] == 8
+    assert figures["calls"] > 8
     assert figures["settled"] > 0
 
 
@@ -21,6 +21,15 @@ def test_the_server_crashes(engine: str):
     assert figures["crashes of the server"] == 3
     assert figures["lost again"] > 0  # they came back while it was away
     assert figures["calls"] > 0
+
+
+def test_the_database_dies_under_workers(engine: str):
+    needs_postgresql(engine, own_server=True)
+
+    figures = run_campaign("driven", engine, rounds=3)
+
+    assert figures["schedules"] == 3
+    assert figures["cut connections"] + figures["crashes of the server"] > 0
 
 
 def test_connections_are_cut_in_mid_commit(engine: str):

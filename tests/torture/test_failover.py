@@ -25,6 +25,7 @@ def needs_pgbouncer(engine: str) -> None:
         pytest.skip(MISSING)
 
 
+@pytest.mark.slow
 def test_the_primary_is_lost_behind_a_pooler(engine: str):
     needs_pgbouncer(engine)
 

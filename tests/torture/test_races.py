@@ -7,13 +7,13 @@ pytestmark = patient
 
 
 def test_histories_are_linearizable(engine: str):
-    rounds = 2 * len(FAMILIES)
+    rounds = len(FAMILIES)
 
     figures = run_campaign("races", engine, rounds)
 
     assert figures["anomalies"] == 0
     assert figures["operations checked"] == rounds * 60
     assert figures["that overlapped another"] > rounds * 20
-    assert figures["about leases"] > 20
+    assert figures["about leases"] > 10
     assert figures["under a lease"] > 0
-    assert figures["about the inbox"] > 40
+    assert figures["about the inbox"] > 20

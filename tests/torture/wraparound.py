@@ -31,8 +31,8 @@ def campaign(seed: int, stop: Stop, server: Server) -> Figures:
         known = remembered_rows.recall(connections["default"], "s")
         assert known is not None
         figures["writes"] += 1
-        figures["times the numbers began again"] += int(known.mark) < before
-        before = int(known.mark)
+        figures["times the numbers began again"] += int(known.row_version) < before
+        before = int(known.row_version)
     assert store.get_message_count("s") == figures["writes"]
     assert_healthy(store)
     return figures

@@ -1,1 +1,1 @@
-"""The pages of a session: what each reads, as values its template shows."""
+"""The pages of a session: what each reads, as values for its template."""

@@ -1,4 +1,4 @@
-"""What the model sees of a session, how it was told, and what compactions replaced."""
+"""The page of a model's context: what the model sees, its changes, and the compactions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin.documents import Shown, masked, pretty, shown
-from helix_sessions.conf import conf
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, masked, pretty, shown
 from helix_sessions.models import Event, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Compaction, ModelContext
@@ -31,7 +31,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Something the model was told, or that was forgotten."""
+    """A change of the model's context."""
 
     seq: int
     label: str
@@ -64,7 +64,7 @@ def context_page(store: SessionStore, session: Session) -> ContextPage:
     """What a session's page about its context shows."""
     epoch, context = store.get_context_epoch(session.session_id), store.get_context(session.session_id)
     compactions = store.list_compactions(session.session_id)[-COMPACTIONS_SHOWN:]
-    limit = conf.ADMIN_DOCUMENT_CHARACTERS
+    limit = CHARACTERS_SHOWN
     cut = context.baseline[:limit] + ("…" if len(context.baseline) > limit else "")
     return ContextPage(
         context=context,
@@ -73,14 +73,15 @@ def context_page(store: SessionStore, session: Session) -> ContextPage:
         baseline_seq=None if epoch is None else epoch.baseline_seq,
         history=list(reversed(list(_history(store, session)))),
         compactions=[
-            Replaced(compaction=made, message=shown(made.message)) for made in reversed(compactions)
+            Replaced(compaction=compaction, message=shown(compaction.message))
+            for compaction in reversed(compactions)
         ],
     )
 
 
 def _history(store: SessionStore, session: Session) -> Iterator[Told]:
     """The latest changes, oldest first; each baseline is compared with the one before it."""
-    rows = Event.objects.filter(session_id=session.session_id, type__in=_TYPES).order_by("-seq")
+    rows = stored(Event).filter(session_id=session.session_id, type__in=_TYPES).order_by("-seq")
     seqs = list(rows.values_list("seq", flat=True)[:CHANGES_SHOWN])
     baseline = ""
     for event in store.get_events(session.session_id, seqs[-1], types=_TYPES) if seqs else ():
@@ -99,10 +100,10 @@ def _history(store: SessionStore, session: Session) -> Iterator[Told]:
 
 def _label(kind: str) -> str:
     return {
-        "context_initialized": _("Told for the first time"),
-        "context_updated": _("Told what changed"),
+        "context_initialized": _("First context"),
+        "context_updated": _("Changes"),
         "context_replaced": _("Told afresh"),
-        "session_moved": _("Moved; what it was told is forgotten"),
+        "session_moved": _("Moved; the context was reset"),
     }[kind]
 
 
@@ -116,8 +117,8 @@ def _as_text(value: Any) -> str:
 
 
 def difference_of_texts(old: str, new: str) -> list[DiffLine]:
-    """What has to be changed in one text to have the other, line by line."""
-    limit = conf.ADMIN_DOCUMENT_CHARACTERS
+    """The difference of two texts, line by line."""
+    limit = CHARACTERS_SHOWN
     before, after = old[:limit].splitlines(), new[:limit].splitlines()
     kinds = {"+": "add", "-": "drop", "@": "place", " ": "keep"}
     found = [

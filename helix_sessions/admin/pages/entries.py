@@ -1,4 +1,4 @@
-"""Events as entries of a timeline: worded, and tool calls joined with their results."""
+"""Events as entries of a timeline, with tool calls joined with their results."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.admin.documents import Shown, shown, shown_beginning
 from helix_sessions.admin.pages.sentences import sentence
-from helix_sessions.transcripts import calls_in
+from helix_sessions.messages.tool_ledger import ToolCall, calls_in, logged_call
 
 _MESSAGES = {
     "user_message": "user",
@@ -49,14 +49,14 @@ TEXT_SHOWN = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """A tool call and what became of it."""
+    """A tool call and its outcome."""
 
     call_id: str
     name: str
     arguments: Shown
     at: datetime
     events: list["Entry"] = field(default_factory=list)
-    """What was logged of it, each with its number."""
+    """Its events."""
     result: "Entry | None" = None
 
     @property
@@ -125,7 +125,7 @@ class Entry:
 
     @property
     def is_error(self) -> bool:
-        """Whether it tells of a failure."""
+        """Whether it reports an error."""
         return self.type in _FAILURES or self.data.get("is_error") is True or self.data.get("to") == "failed"
 
     @property
@@ -144,7 +144,7 @@ class Entry:
 
     @property
     def sub_session_id(self) -> str | None:
-        """The sub-session it speaks of."""
+        """The sub-session it is about."""
         found = self.data.get("sub_session_id")
         return found if isinstance(found, str) and self.type.startswith("subagent_") else None
 
@@ -161,13 +161,13 @@ def entries_of(rows: list[dict[str, Any]]) -> list[Entry]:
                 call.result = entry
             continue
         entry.calls = list(_calls(entry))
-        calls.update((made.call_id, made) for made in entry.calls)
+        calls.update((call.call_id, call) for call in entry.calls)
         found.append(entry)
     return found
 
 
 def _begins_again(entry: Entry, call: Call) -> bool:
-    """Some providers number calls anew in each turn."""
+    """Some providers reuse call ids in each turn."""
     return entry.type == "tool_called" and call.result is not None
 
 
@@ -186,12 +186,14 @@ def _entry(row: dict[str, Any]) -> Entry:
 
 def _calls(entry: Entry) -> Iterator[Call]:
     if entry.type == "assistant_message":
-        for call in calls_in({**entry.data, "role": "assistant"}):
-            yield Call(call_id=call["id"], name=call["name"], arguments=shown(call["arguments"]), at=entry.at)
-    elif entry.type == "tool_called" and entry.call_id:
-        name = entry.data.get("tool_name") or entry.data.get("name") or ""
-        arguments = entry.data.get("arguments", entry.data.get("input"))
-        yield Call(call_id=entry.call_id, name=str(name), arguments=shown(arguments), at=entry.at)
+        for made in calls_in({**entry.data, "role": "assistant"}):
+            yield _listed(made, entry)
+    elif entry.type == "tool_called" and (call := logged_call(entry.data)) is not None:
+        yield _listed(call, entry)
+
+
+def _listed(call: ToolCall, entry: Entry) -> Call:
+    return Call(call_id=call["id"], name=call["name"], arguments=shown(call["arguments"]), at=entry.at)
 
 
 def _text(content: Any) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin import decryption
-from helix_sessions.admin.documents import Shown, shown_beginning
-from helix_sessions.conf import conf
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, shown_beginning
 from helix_sessions.models import Input, Session
 from helix_sessions.models.fields import beginning_of, size_of
 
@@ -17,7 +17,7 @@ INPUTS_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who drives a session, or did when the lease ran out."""
+    """The owner of a session, or the last one if the lease has expired."""
 
     name: str
     fence: int
@@ -39,20 +39,20 @@ class Prompt:
 
 
 def owner(session: Session) -> Owner | None:
-    """The holder of the newest lease, unless it was given back."""
+    """The owner of the newest lease, unless it was released."""
     if session.lease_owner is None or session.lease_expires_at is None:
         return None
     return Owner(
         name=session.lease_owner,
         fence=session.fence,
         expires_at=session.lease_expires_at,
-        is_live=Session.objects.filter(session_id=session.session_id).leased().exists(),
+        is_live=stored(Session).filter(session_id=session.session_id).leased().exists(),
     )
 
 
 def inputs(session: Session) -> list[Prompt]:
     """The newest inputs, the last one first; large prompts are cut by the database."""
-    rows = Input.objects.filter(session_id=session.session_id).order_by("-admitted_seq")
+    rows = stored(Input).filter(session_id=session.session_id).order_by("-admitted_seq")
     found: list[Any] = list(
         rows.values(
             "input_id",
@@ -60,11 +60,11 @@ def inputs(session: Session) -> list[Prompt]:
             "created_at",
             "promoted_seq",
             "cancelled_seq",
-            text=beginning_of("prompt", conf.ADMIN_DOCUMENT_CHARACTERS),
+            text=beginning_of("prompt", CHARACTERS_SHOWN),
             size=size_of("prompt"),
         )[:INPUTS_SHOWN]
     )
-    decryption.open_beginnings(Input, session.session_id, found, "prompt", conf.ADMIN_DOCUMENT_CHARACTERS)
+    decryption.open_beginnings(Input, session.session_id, found, "prompt", CHARACTERS_SHOWN)
     return [_prompt(row) for row in found]
 
 

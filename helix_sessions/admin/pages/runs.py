@@ -7,9 +7,9 @@ from typing import Any
 from django.utils import timezone
 
 from helix_sessions.admin import decryption
-from helix_sessions.admin.documents import Shown, shown, shown_beginning
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, shown, shown_beginning
 from helix_sessions.admin.presentation import Chip, run_chip
-from helix_sessions.conf import conf
 from helix_sessions.messages.usage import Usage, usage_of
 from helix_sessions.models import Run, Session
 from helix_sessions.models.fields import beginning_of, size_of
@@ -39,8 +39,8 @@ class RunLine:
 
 
 def runs(session: Session, before: int | None = None) -> tuple[list[RunLine], int | None]:
-    """Runs, the newest first, and the turn to go on before. One query; large outputs are cut there."""
-    rows = Run.objects.filter(session_id=session.session_id).newest_first()
+    """Runs, newest first, and the turn at which the next page starts. One query, which cuts large outputs."""
+    rows = stored(Run).filter(session_id=session.session_id).newest_first()
     if before is not None:
         rows = rows.filter(turn__lt=before)
     found: list[Any] = list(
@@ -55,11 +55,11 @@ def runs(session: Session, before: int | None = None) -> tuple[list[RunLine], in
             "usage",
             error_text=beginning_of("error", 2_000),
             error_size=size_of("error"),
-            output_text=beginning_of("output", conf.ADMIN_DOCUMENT_CHARACTERS),
+            output_text=beginning_of("output", CHARACTERS_SHOWN),
             output_size=size_of("output"),
         )[: PAGE_SIZE + 1]
     )
-    for column, most in (("error", 2_000), ("output", conf.ADMIN_DOCUMENT_CHARACTERS)):
+    for column, most in (("error", 2_000), ("output", CHARACTERS_SHOWN)):
         names = {"text": f"{column}_text", "size": f"{column}_size"}
         decryption.open_beginnings(Run, session.session_id, found, column, most, **names)
     lines, now = found[:PAGE_SIZE], timezone.now()

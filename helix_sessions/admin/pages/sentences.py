@@ -1,4 +1,4 @@
-"""What happened, in a few words an operator reads at a glance."""
+"""One short sentence for each kind of event."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,8 +40,33 @@ def _status(data: dict[str, Any]) -> str:
 
 
 def _finished(data: dict[str, Any]) -> str:
-    status = _word(data, "status")
-    return _("Run ended: %s") % str(humanize.RUN_STATUS_LABELS.get(status, status))
+    status, reason = _word(data, "status"), _word(data, "reason")
+    text = _("Run ended: %s") % str(humanize.RUN_STATUS_LABELS.get(status, status))
+    return f"{text} · {reason}" if reason else text
+
+
+def who(by: Any) -> str:
+    """Who answered a call, and from which door: over HTTP, in the admin, by a link, or no person at all."""
+    if not isinstance(by, dict):
+        return "" if by is None else _word({"by": by}, "by")
+    kind, key = _word(by, "kind"), _word(by, "id")
+    doors = {
+        "user": _("user %s over HTTP"),
+        "operator": _("operator %s in the admin"),
+        "link": _("the holder of a link"),
+        "rule": _("the tool rule %s"),
+        "deadline": _("the deadline"),
+        "code": _("code"),
+    }
+    said = doors.get(kind, kind)
+    return said % key if "%s" in said else said
+
+
+def _submitted(data: dict[str, Any]) -> str:
+    parts = [_("Answer submitted: %s") % _word(data, "answer"), who(data.get("by"))]
+    if data.get("edited") is True:
+        parts.append(_("with other arguments"))
+    return " · ".join(part for part in parts if part)
 
 
 def _operator(data: dict[str, Any]) -> str:
@@ -70,22 +95,61 @@ def _names(data: dict[str, Any], key: str) -> str:
     return ", ".join(map(str, names if isinstance(names, list | dict) else []))[:LONGEST]
 
 
+def _rule(data: dict[str, Any]) -> dict[str, str]:
+    return {name: _word(data, name) for name in ("decision", "tool")}
+
+
+def _rule_set(data: dict[str, Any]) -> str:
+    parts = [_("Tool rule: %(decision)s %(tool)s") % _rule(data)]
+    if data.get("scope") == "owner":
+        parts.append(_("in every session of the owner"))
+    return " · ".join(part for part in [*parts, who(data.get("by"))] if part)
+
+
 def _told(data: dict[str, Any]) -> str:
     changed = _names(data, "changes")
-    return _("The model was told what changed: %s") % changed if changed else _("Context updated")
+    return _("The context of the model changed: %s") % changed if changed else _("Context updated")
+
+
+def _turn_finished(data: dict[str, Any]) -> str:
+    text = _("Turn %s finished") % _word(data, "turn")
+    milliseconds = data.get("duration_ms")
+    return f"{text} · {milliseconds / 1000:.1f} s" if isinstance(milliseconds, int | float) else text
+
+
+def _model_called(data: dict[str, Any]) -> str:
+    model, attempt = _word(data, "model"), data.get("attempt")
+    text = _("Model called: %s") % model if model else _("Model called")
+    return f"{text} · {_('attempt %s') % attempt}" if attempt not in (None, 1) else text
+
+
+def _model_failed(data: dict[str, Any]) -> str:
+    error = data.get("error")
+    said = error.get("message") if isinstance(error, dict) else error
+    text = _("Model error: %s") % _word({"said": said}, "said")
+    return f"{text} · {_('retried')}" if data.get("retry_at") else text
 
 
 _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "session_started": _started,
-    "session_woken": lambda data: _("Picked up after a crash"),
+    "session_woken": lambda data: _("Recovered after a crash"),
     "session_ended": lambda data: _("Session ended"),
     "status_changed": _status,
     "run_started": lambda data: _("Run %s started") % _word(data, "turn"),
-    "run_updated": lambda data: _("Run went on"),
+    "run_updated": lambda data: _("Run continued"),
     "run_finished": _finished,
+    "turn_started": lambda data: _("Turn %s started") % _word(data, "turn"),
+    "turn_finished": _turn_finished,
+    "model_called": _model_called,
+    "model_call_failed": _model_failed,
+    "tool_retried": lambda data: _("Tool retried: %s") % _word(data, "tool_name"),
+    "run_requested": lambda data: _("Retry requested") if data.get("retry") else _("Run requested"),
     "state_saved": lambda data: _("State saved at step %s") % _word(data, "step_count"),
     "state_merged": lambda data: _("State merged"),
     "counter_raised": lambda data: f"{_word(data, 'counter')} = {_word(data, 'value')}",
+    "tool_rule_set": _rule_set,
+    "tool_rule_deleted": lambda data: _("Tool rule revoked: %(decision)s %(tool)s") % _rule(data),
+    "session_updated": lambda data: _("Description changed: %s") % _names(data, "fields"),
     "metadata_patched": lambda data: _("Metadata changed: %s") % _names(data, "keys"),
     "messages_truncated": lambda data: _("%s messages truncated") % _word(data, "removed"),
     "checkpoint_created": lambda data: _("Checkpoint %s") % _word(data, "checkpoint_id"),
@@ -94,9 +158,10 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
         _("Asked to stop: %s") % (_word(data, "reason") or _("no reason was given"))
     ),
     "interrupt_cleared": lambda data: _("The request to stop was taken"),
+    "handoff": lambda data: _("Handed over to %s") % _word(data, "to"),
     "subagent_spawned": lambda data: _("Sub-session started: %s") % _word(data, "agent_type"),
     "subagent_updated": lambda data: _("Sub-session changed"),
-    "subagent_result": lambda data: _("Sub-session is done"),
+    "subagent_result": lambda data: _("Sub-session ended"),
     "operator_action": _operator,
     "expiry_changed": _expiry,
     "llm_error": lambda data: _("Model error: %s") % (_word(data, "error") or _word(data, "message")),
@@ -104,9 +169,10 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "error": lambda data: _("Error: %s") % (_word(data, "error") or _word(data, "message")),
     "compaction_started": lambda data: _("Older messages are being summarised"),
     "compacted": lambda data: _("Older messages were summarised"),
-    "context_initialized": lambda data: _("The model was told its context"),
+    "context_initialized": lambda data: _("The context of the model was set"),
     "context_updated": _told,
-    "context_replaced": lambda data: _("The model was told its context anew"),
+    "context_replaced": lambda data: _("The context of the model was set again"),
+    "blob_attached": lambda data: _("Attached: %s") % data.get("media_type", ""),
     "notes_put": lambda data: _("Notes kept: %s") % _names(data, "keys"),
     "notes_removed": lambda data: _("%s notes removed") % _word(data, "count"),
     "input_admitted": lambda data: _("Input admitted: %s") % _word(data, "delivery"),
@@ -117,7 +183,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "tool_calls_waiting": lambda data: _("Waiting for answers: %s") % _names(data, "tool_call_ids"),
     "tool_calls_completed": lambda data: _("Answers were taken: %s") % _names(data, "tool_call_ids"),
-    "tool_result_submitted": lambda data: _("Answer submitted: %s") % _word(data, "answer"),
+    "tool_result_submitted": _submitted,
     "tool_result_expired": lambda data: _("A deadline passed without an answer"),
     "tool_result_late": lambda data: _("An answer came too late"),
     "session_resumed": lambda data: _("Session resumed"),

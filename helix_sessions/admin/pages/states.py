@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helix_sessions.admin import decryption
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.documents import MASK, Shown, is_masked, masked, shown
 from helix_sessions.exceptions import CheckpointNotFound, ContentUnreadable, InvalidInput
 from helix_sessions.models import Checkpoint, Session
@@ -38,7 +39,7 @@ class Difference:
 
 def checkpoints(session: Session) -> list[dict[str, Any]]:
     """The last checkpoints, without their states."""
-    rows = Checkpoint.objects.filter(session_id=session.session_id).newest_first()
+    rows = stored(Checkpoint).filter(session_id=session.session_id).newest_first()
     found: Iterable[Any] = rows.values(
         "checkpoint_id", "seq", "step_count", "status", "source", "message_count", "run_id", "created_at"
     )[:CHECKPOINTS_SHOWN]
@@ -46,7 +47,7 @@ def checkpoints(session: Session) -> list[dict[str, Any]]:
 
 
 def state(store: SessionStore, session: Session) -> Shown:
-    """The agent's own document as it is now."""
+    """The current custom state."""
     try:
         return shown(store.load_state(session.session_id).custom_state)
     except ContentUnreadable as error:

@@ -1,4 +1,4 @@
-"""The timeline: everything that happened to a session on the one axis of its event numbers."""
+"""The timeline: all events of a session in the order of their numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,8 +6,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from helix_sessions.admin import decryption
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.documents import CHARACTERS_SHOWN
 from helix_sessions.admin.pages.entries import KINDS, Entry, entries_of
-from helix_sessions.conf import conf
 from helix_sessions.models import Event, Message, Session
 
 PAGE_SIZE = 50
@@ -17,7 +18,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What part of a timeline is asked for; every field is one of the address's parameters."""
+    """The part of a timeline to show; every field is a query parameter."""
 
     order: str = "newest"
     kind: str = ""
@@ -27,7 +28,7 @@ class View:
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "View":
-        """What the address says; what it cannot mean is left out."""
+        """Parse the query parameters; invalid ones are ignored."""
         numbers = {name: _number(parameters.get(name)) for name in ("before", "after", "seq")}
         return cls(
             order="oldest" if parameters.get("order") == "oldest" else "newest",
@@ -54,7 +55,7 @@ class Timeline:
 
     @property
     def is_at_head(self) -> bool:
-        """Whether what happens next belongs on this page."""
+        """Whether new events belong on this page."""
         return not self.has_newer and not self.view.kind
 
     @property
@@ -79,7 +80,7 @@ class Timeline:
 
     @property
     def kinds(self) -> list[dict[str, Any]]:
-        """The ways to look at a part of it."""
+        """The links to the parts of a timeline."""
         return [
             {
                 "label": label,
@@ -119,8 +120,8 @@ def newer_entries(session: Session, after: int) -> list[Entry]:
 
 
 def _brief(session: Session) -> Any:
-    events: Any = Event.objects.filter(session_id=session.session_id)
-    return events.in_brief(conf.ADMIN_DOCUMENT_CHARACTERS)
+    events: Any = stored(Event).filter(session_id=session.session_id)
+    return events.in_brief(CHARACTERS_SHOWN)
 
 
 def _rows(session: Session, view: View) -> tuple[bool, list[Row]]:
@@ -142,15 +143,15 @@ def _rows(session: Session, view: View) -> tuple[bool, list[Row]]:
 
 
 def with_messages(session_id: str, rows: list[Row]) -> list[Row]:
-    """The rows with their data opened, those of messages with the beginning of their message."""
-    most = conf.ADMIN_DOCUMENT_CHARACTERS
+    """The rows with their data decrypted, those of messages with the beginning of their message."""
+    most = CHARACTERS_SHOWN
     decryption.open_beginnings(Event, session_id, rows, "data", most)
     wanted = {row["message_position"]: row for row in rows if row["message_position"] is not None}
     if not wanted:
         return rows
     seqs = [row["seq"] for row in rows if row["message_position"] is not None]
     found: list[Row] = list(
-        Message.objects.filter(session_id=session_id, position__in=list(wanted), seq__in=seqs).in_brief(most)
+        stored(Message).filter(session_id=session_id, position__in=list(wanted), seq__in=seqs).in_brief(most)
     )
     decryption.open_beginnings(Message, session_id, found, "content", most)
     messages = {message["seq"]: message for message in found}

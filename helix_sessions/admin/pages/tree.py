@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.presentation import LIST_COLUMNS, Chip, status_chip
 from helix_sessions.models import Session, SubSessionRef
 
@@ -12,7 +13,7 @@ DEEPEST = 20
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A sub-session: its row, or, where that is elsewhere or not there yet, what its parent knows of it."""
+    """A sub-session: its row, or, if that is remote or does not exist yet, the parent's reference."""
 
     session_id: str
     agent_type: str
@@ -61,14 +62,15 @@ def tree(session_id: str) -> Tree:
 
 def _children(parents: list[str]) -> list[tuple[str, Node]]:
     refs = list(
-        SubSessionRef.objects.filter(session_id__in=parents)
+        stored(SubSessionRef)
+        .filter(session_id__in=parents)
         .order_by("session_id", "seq")
         .defer("result")[: MOST_NODES + 1]
     )
-    known = {ref.sub_session_id for ref in refs if ref.location == "local"}
-    rows = Session.objects.only(*LIST_COLUMNS)
+    local = {ref.sub_session_id for ref in refs if ref.location == "local"}
+    rows = stored(Session).only(*LIST_COLUMNS)
     found = {row.session_id: row for row in rows.filter(parent_session_id__in=parents)[: MOST_NODES + 1]}
-    elsewhere = known - set(found)
+    elsewhere = local - set(found)
     if elsewhere:
         found.update((row.session_id, row) for row in rows.filter(session_id__in=elsewhere))
     nodes = [(ref.session_id, _of_ref(ref, found.pop(ref.sub_session_id, None))) for ref in refs]

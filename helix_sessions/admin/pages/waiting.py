@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Any
 
 from helix_sessions.admin import decryption
-from helix_sessions.admin.documents import Shown, shown, shown_beginning
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, shown, shown_beginning
+from helix_sessions.admin.pages.sentences import who
 from helix_sessions.admin.presentation import moment
-from helix_sessions.conf import conf
 from helix_sessions.models import Session, StagedChange
 from helix_sessions.models.fields import beginning_of, size_of
+from helix_sessions.store.state.pending_calls import arguments_digest
 
 STAGED_SHOWN = 200
 
@@ -26,24 +28,41 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A call that waits, or has an answer nobody has resumed with."""
+    """A call that waits, or has an answer that no resume has consumed."""
 
     call_id: str
     tool_name: str
     kind: str
     asked_at: str
-    """When it was asked for, as its entry says it: what tells it from a later one with the same id."""
+    """When it was requested, as in its entry: tells it from a later call with the same id."""
     arguments: Shown
     requested_at: datetime | None
     deadline: datetime | None
     submitted_at: datetime | None
     response: Shown | None
+    by: str
+    """Who answered, and from which door."""
+    schema: Shown | None
+    """What the result of a client must fit."""
+    entry: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """What an answer names to be about these arguments and no others."""
+        return arguments_digest(self.entry)
+
+    @property
+    def editable(self) -> str:
+        """The arguments to begin an edit with; empty if a part of them is not shown."""
+        given = self.entry.get("arguments")
+        is_whole = isinstance(given, dict) and not self.arguments.is_cut and self.arguments.value == given
+        return self.arguments.text if is_whole else ""
 
 
 def staged(session: Session) -> list[Staged]:
     """What is staged, in the order it will be applied."""
-    rows = StagedChange.objects.filter(session_id=session.session_id).order_by("place")
-    most = conf.ADMIN_DOCUMENT_CHARACTERS
+    rows = stored(StagedChange).filter(session_id=session.session_id).order_by("place")
+    most = CHARACTERS_SHOWN
     found: list[Any] = list(
         rows.values(
             "step_id",
@@ -72,9 +91,9 @@ def pending(session: Session) -> list[Pending]:
 
 
 def as_pending(call_id: str, call: Any) -> Pending:
-    """A call out of the session's document, whatever it holds."""
+    """A call from the session's document, in any shape."""
     entry = call if isinstance(call, dict) else {}
-    answer = entry.get("response")
+    answer, schema = entry.get("response"), entry.get("response_schema")
     return Pending(
         call_id=call_id,
         tool_name=str(entry.get("tool_name") or ""),
@@ -85,4 +104,7 @@ def as_pending(call_id: str, call: Any) -> Pending:
         deadline=moment(entry.get("deadline")),
         submitted_at=moment(entry.get("submitted_at")),
         response=None if answer is None else shown(answer),
+        by=who(entry.get("by")),
+        schema=None if schema is None else shown(schema),
+        entry=entry,
     )

@@ -1,11 +1,10 @@
-"""Everything that waits: which sessions, for whom, since when. Those that wait longest come first."""
+"""All sessions that wait: for what, since when. Longest first."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth import get_user_model
-
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.pages.waiting import Pending, as_pending
 from helix_sessions.exceptions import InvalidCursor
 from helix_sessions.models import Session
@@ -30,7 +29,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """A sub-session that has not come to an end."""
+    """A sub-session that has not ended."""
 
     call_id: str
     sub_session_id: str
@@ -58,9 +57,8 @@ class WaitingPage:
 
 
 def waiting_page(cursor: str = "") -> WaitingPage:
-    """A page, in one query. A cursor that is none begins anew."""
-    rows = Session.objects.waiting().select_related("owner")
-    rows = rows.only(*COLUMNS, f"owner__{get_user_model().USERNAME_FIELD}")
+    """A page, in one query and one for the names of owners. An invalid cursor starts from the beginning."""
+    rows = stored(Session).waiting().only(*COLUMNS).prefetch_related("owner")
     after = _place(cursor)
     if after is not None:
         since, key = after

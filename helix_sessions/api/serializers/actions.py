@@ -73,7 +73,7 @@ class ClearSessionInput(Input):
 
 
 class ChangeModelInput(Input):
-    """Another model; null for whichever the agent takes by itself."""
+    """Another model; null for the agent's default."""
 
     action = named("ChangeModel")
     model = DocumentField()

@@ -14,7 +14,7 @@ from helix_sessions.api.serializers.states import StateInput
 
 
 class CheckpointMetaInput(Input):
-    """What a caller may say of a checkpoint."""
+    """The options of a checkpoint."""
 
     checkpoint_id = CheckpointIdField(help_text="The same id and content again returns the first result.")
     step_id = IdField(required=False, allow_null=True)

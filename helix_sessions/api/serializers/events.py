@@ -22,6 +22,7 @@ class EventsQuery(PageQuery):
     to_seq = serializers.IntegerField(required=False, min_value=0)
     types = serializers.ListField(child=serializers.CharField(), required=False, max_length=50)
     run_id = serializers.CharField(required=False, trim_whitespace=False)
+    turn_id = serializers.CharField(required=False, trim_whitespace=False)
 
 
 class StreamQuery(Input):

@@ -18,7 +18,7 @@ class AdmitInput(Input):
     prompt = DocumentField(help_text="A string, or an object whose keys become those of the message.")
     input_id = IdField(required=False, allow_null=True)
     delivery = ChoiceText(DELIVERIES, required=False)
-    resume = FlagField(required=False, help_text="Whether to tell whoever runs the session.")
+    resume = FlagField(required=False, help_text="Whether to notify the driver of the session.")
 
 
 class DeliveryInput(Input):

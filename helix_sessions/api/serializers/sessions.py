@@ -8,6 +8,7 @@ from helix_sessions.api.serializers.fields import (
     Input,
     MomentField,
     ObjectField,
+    TextField,
     TextsField,
     WholeField,
     shaped,
@@ -43,8 +44,17 @@ class NewSessionInput(SessionInput):
     session_id = IdField(required=False, allow_null=True)
 
 
+class DescriptionInput(Input):
+    """What describes a session. What is left out stays."""
+
+    title = TextField(required=False, allow_null=True, help_text="Kept as the key `title` of the metadata.")
+    tags = TextsField(required=False)
+    user_id = IdField(required=False, allow_null=True)
+    metadata = ObjectField(required=False, help_text="Keys to set; a null removes its key.")
+
+
 class CloneInput(Input):
-    new_id = IdField(help_text="The id of the branch.")
+    new_id = IdField(required=False, allow_null=True, help_text="The id of the branch; else it gets one.")
     checkpoint_id = CheckpointIdField(help_text="Branch off here, not now.")
     message_count = WholeField(required=False, allow_null=True, min_value=0)
 

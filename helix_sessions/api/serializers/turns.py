@@ -1,5 +1,7 @@
 """Turns with their runs and sub-sessions: begun, suspended, answered, resumed."""
 
+from rest_framework import serializers
+
 from helix_sessions.api.serializers.checkpoints import CheckpointMetaInput
 from helix_sessions.api.serializers.fields import (
     CheckpointIdField,
@@ -17,9 +19,11 @@ from helix_sessions.api.serializers.fields import (
 )
 from helix_sessions.api.serializers.states import StateInput
 from helix_sessions.types import (
+    APPROVERS,
     CALL_KINDS,
     REF_LOCATIONS,
     REF_MODES,
+    REMEMBERED,
     RUN_STATUSES,
     SESSION_STATUSES,
     SUSPENSIONS,
@@ -29,6 +33,7 @@ from helix_sessions.types import (
 _OBJECT = {"type": "object", "additionalProperties": {}}
 
 MessageField = shaped(DocumentField, {"oneOf": [{"type": "string"}, _OBJECT, {"type": "null"}]})
+ArgumentsField = shaped(DocumentField, {**_OBJECT, "type": ["object", "null"]})
 BranchField = shaped(
     DocumentField,
     {
@@ -39,6 +44,11 @@ BranchField = shaped(
         "maxItems": 2,
     },
 )
+
+
+class LeaseInput(Input):
+    owner = IdField(help_text="Who drives the session: a name that no other process has.")
+    ttl = serializers.FloatField(min_value=0, max_value=86_400, help_text="Seconds from now.")
 
 
 class TurnInput(Input):
@@ -63,10 +73,14 @@ class PendingCallInput(Input):
     kind = ChoiceText(CALL_KINDS, required=False)
     approval_id = TextField(required=False, allow_null=True)
     deadline = MomentField(required=False, allow_null=True)
+    response_schema = ObjectField(
+        required=False, allow_null=True, help_text="A JSON Schema for the result; up to 32 KB."
+    )
+    approver = ChoiceText(APPROVERS, required=False)
 
 
 class ChildWaitInput(Input):
-    """A tool call whose result is what a sub-session comes to."""
+    """A tool call whose result is the outcome of a sub-session."""
 
     parent_tool_call_id = TextField()
     sub_session_id = IdField()
@@ -94,6 +108,12 @@ class AnswerInput(Input):
     error = TextField(required=False, allow_null=True, help_text="Why there is no result; up to 8 KB.")
     approved = FlagField(required=False, allow_null=True, help_text="The decision on an approval.")
     reason = TextField(required=False, allow_null=True, help_text="Why it was decided so; up to 8 KB.")
+    arguments = ArgumentsField(
+        required=False, help_text="With an approval: what to execute in the place of the model's; up to 1 MB."
+    )
+    arguments_digest = TextField(
+        required=False, allow_null=True, help_text="The digest of what was asked; another one is refused."
+    )
 
 
 class ToolResultInput(AnswerInput):
@@ -101,15 +121,22 @@ class ToolResultInput(AnswerInput):
 
     tool_call_id = TextField()
     approval_id = TextField(required=False, allow_null=True)
+    remember = ChoiceText(
+        REMEMBERED,
+        required=False,
+        allow_null=True,
+        help_text="With an approval: allow the tool from now on, in this session or in all of its owner.",
+    )
 
 
 class AnswerLinkInput(Input):
     tool_call_id = TextField()
+    may_edit = FlagField(required=False, help_text="Whether its holder may approve other arguments.")
     lifetime_seconds = WholeField(
         required=False,
         allow_null=True,
         min_value=1,
-        help_text="How long it is good, if shorter than it may be.",
+        help_text="Its lifetime in seconds, at most the setting.",
     )
 
 
@@ -123,7 +150,7 @@ class SettlementInput(Input):
 
     status = ChoiceText(TERMINAL_STATUSES)
     output = DocumentField(required=False)
-    error = TextField(required=False, allow_null=True)
+    error = DocumentField(required=False, help_text="A string or an object.")
 
 
 class RewindInput(Input):
@@ -139,7 +166,7 @@ class RunUpdateInput(Input):
     status = ChoiceText(RUN_STATUSES)
     step_count = WholeField(required=False, allow_null=True, min_value=0)
     output = DocumentField(required=False)
-    error = TextField(required=False, allow_null=True)
+    error = DocumentField(required=False, help_text="A string or an object.")
     usage = DocumentField(required=False)
 
 

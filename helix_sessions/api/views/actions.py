@@ -23,13 +23,13 @@ _FORK, _SEND = "ForkSession", "SendMessage"
 
 
 class ActionsView(View):
-    def throttle_scope(self, request: Request) -> str:
+    def rate_scope(self, request: Request) -> str:
         """A fork counts as a new session."""
         try:
             is_fork = _name(self.json()) == _FORK
-        except Exception:  # whatever is wrong with the body is said where it is read
+        except Exception:  # errors of the body are reported where it is parsed
             is_fork = False
-        return "create" if is_fork else super().throttle_scope(request)
+        return "create" if is_fork else super().rate_scope(request)
 
     @operation(
         "execute_action",
@@ -46,7 +46,7 @@ class ActionsView(View):
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Load the session, execute an action on it, save it.
 
-        409 when somebody else saved it meanwhile; nothing of the action is saved then. A fork is a new
+        409 when another caller saved it meanwhile; nothing of the action is saved then. A fork is a new
         session, answered with 201 and its own `ETag`. `SendMessage` takes no `Idempotency-Key`: the message
         is stored before the agent answers, and stays stored if the agent does not.
         """
@@ -84,7 +84,7 @@ def shown(session: AgentSession) -> outputs.AgentSession:
 
 
 def _name(sent: Any) -> str:
-    """Which action is meant."""
+    """The action of a body."""
     name = sent.get("action") if isinstance(sent, dict) else None
     if not isinstance(name, str) or name not in INPUTS:
         raise ValidationError({"action": [f"This must be one of {', '.join(INPUTS)}."]})
@@ -101,7 +101,7 @@ def _plain(name: str) -> Callable[[SessionStore, str, dict[str, Any]], Any]:
 
 
 def _message(store: SessionStore, session_id: str, given: dict[str, Any]) -> Any:
-    """The agent is the one the settings name; who asks cannot choose."""
+    """The agent of the settings; the caller cannot choose."""
     agent_type = store.get_session_head(session_id).agent_type
     agent = agent_for(agent_type)
     if agent is None:

@@ -1,4 +1,4 @@
-"""Answers of people without an account: links are made by who may change the session, and open one call."""
+"""Answers of people without an account. A user who may change the session creates a link to one call."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,24 +33,30 @@ class AnswerLinksView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Make a link with which anybody can answer one pending call, and do nothing else."""
+        """Create a link whose holder can answer one pending call, and do nothing else."""
         given = self.input(AnswerLinkInput)
         seconds = given.get("lifetime_seconds")
         lifetime = None if seconds is None else timedelta(seconds=min(seconds, 10**9))
-        link = self.store.create_answer_link(session_id, given["tool_call_id"], lifetime=lifetime)
+        link = self.store.create_answer_link(
+            session_id, given["tool_call_id"], lifetime=lifetime, may_edit=given.get("may_edit", False)
+        )
         url = request.build_absolute_uri(reverse("helix_sessions:answer", args=[link.token]))
         return json_response(AnswerLink(token=link.token, url=url, expires_at=link.expires_at), status=201)
 
 
 class AnswerView(View):
-    """Whoever has the token. Any other one is unknown, whatever is wrong with it."""
+    """Authorizes the holder of a token. Any invalid token is 404, whatever is wrong with it."""
 
     authentication_classes = []
     permission_classes = [AllowAny]
+    follows_project = False
     max_body_bytes = 2 * 1024 * 1024
 
-    def throttle_scope(self, request: Request) -> str:
+    def rate_scope(self, request: Request) -> str:
         return "answer"
+
+    def check_policy(self, request: Request, verb: str, session_id: str | None) -> None:
+        """Ask the token alone."""
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)
@@ -67,7 +73,7 @@ class AnswerView(View):
         public=True,
     )
     def get(self, request: Request, token: str) -> HttpResponse:
-        """What the holder of a link is asked."""
+        """Read the question to the holder of a link."""
         self.query()
         return json_response(SessionStore(conf.API_DATABASE).read_answer_link(token))
 
@@ -82,7 +88,7 @@ class AnswerView(View):
         public=True,
     )
     def post(self, request: Request, token: str) -> HttpResponse:
-        """Answer. The first answer is `accepted`; repeating it does nothing more."""
+        """Answer the call. The first answer is `accepted`; a retry does nothing more."""
         given = self.input(AnswerInput)
         submission = SessionStore(conf.API_DATABASE).submit_by_answer_link(token, **given)
         return json_response(Outcome(outcome=submission.outcome))

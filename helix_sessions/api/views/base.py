@@ -1,28 +1,37 @@
-"""What every view shares: who may, what was sent, what it is conditional on."""
+"""The base of every view: authorization, body, preconditions.
 
-from collections.abc import Callable
+The permission and throttle classes of the project come first. Its versioning, renderers, parsers,
+negotiation, metadata and exception handler are for its own views: here they are ours.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
-from rest_framework.exceptions import ValidationError
+from django.utils.functional import SimpleLazyObject
+from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
+from rest_framework.metadata import SimpleMetadata
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
-from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
+from rest_framework.permissions import SAFE_METHODS, AllowAny, IsAuthenticated
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
+from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
-from helix_sessions.api import audit, bodies, conditions
+from helix_sessions.api import audit, bodies, conditions, fences, private_state
 from helix_sessions.api.exceptions import handle
 from helix_sessions.api.pagination import page_response
+from helix_sessions.api.policy import CREATING_VERBS, policy, refusal
 from helix_sessions.api.responses import etag, json_response
 from helix_sessions.api.scoping import store_for
 from helix_sessions.api.serializers.fields import Input
 from helix_sessions.api.serializers.pages import NoQuery
 from helix_sessions.api.throttles import ScopeThrottle
 from helix_sessions.store import SessionStore
-from helix_sessions.types import Page, SessionHead
+from helix_sessions.types import Page, SessionHead, SessionState
 
 
 class View(APIView):
@@ -32,18 +41,60 @@ class View(APIView):
     throttle_classes = [ScopeThrottle]
     parser_classes = [JSONParser]
     renderer_classes = [JSONRenderer]
+    content_negotiation_class = DefaultContentNegotiation
+    metadata_class = SimpleMetadata
+    versioning_class = None
+    follows_project = True
+    """Whether the project's own permission and throttle classes are asked first."""
+    rate_limit: dict[str, str] = {}
     creates_sessions = False
     max_body_bytes: int | None = None
     """The largest body this view reads, where it is less than the setting allows."""
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer, and tell of it."""
+        """Handle the request, and record it."""
         return audit.watched(self, request, partial(super().dispatch, request, *args, **kwargs))
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Let the project's rules and ours be asked, then the policy."""
+        super().initial(request, *args, **kwargs)
+        handler = getattr(self, str(request.method).lower(), None)
+        if request.method != "OPTIONS" and handler is not None:
+            self.check_policy(request, getattr(handler, "verb", ""), kwargs.get("session_id"))
+
+    def check_policy(self, request: Request, verb: str, session_id: str | None) -> None:
+        """Refuse what the policy does not allow. A session of others is unknown, not refused."""
+        session = None
+        if session_id is not None:
+            session = SimpleLazyObject(lambda: self.store.get_session_head(session_id))
+        if policy().may(request, verb, session):
+            return
+        if session_id is not None and verb not in CREATING_VERBS:
+            self.store.get_session_head(session_id)
+        raise PermissionDenied(refusal(verb))
+
+    def get_permissions(self) -> list[Any]:
+        """Ask the project's classes first."""
+        project: Sequence[Any] = api_settings.DEFAULT_PERMISSION_CLASSES if self.follows_project else []
+        asked = [kind for kind in project if kind is not AllowAny]
+        return [kind() for kind in (*asked, *self.permission_classes)]
+
+    def get_throttles(self) -> list[Any]:
+        """Ask the project's classes first."""
+        project: Sequence[Any] = api_settings.DEFAULT_THROTTLE_CLASSES if self.follows_project else []
+        return [kind() for kind in (*project, *self.throttle_classes)]
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Say what is left of the rate that this request counted against."""
+        response = super().finalize_response(request, response, *args, **kwargs)
+        for name, value in self.rate_limit.items():
+            response[name] = value
+        return response
 
     def get_exception_handler(self) -> Callable[..., Any]:
         return handle
 
-    def throttle_scope(self, request: Request) -> str:
+    def rate_scope(self, request: Request) -> str:
         """The scope whose rate this request counts against."""
         if request.method in SAFE_METHODS:
             return "read"
@@ -51,8 +102,9 @@ class View(APIView):
 
     @cached_property
     def store(self) -> SessionStore:
-        """The store as this request may use it."""
-        return store_for(self.request)
+        """The store as this request may use it; with `Helix-Fence`, as the holder of that lease."""
+        lease = fences.lease_of(self.request, self.kwargs.get("session_id"))
+        return store_for(self.request, lease)
 
     @cached_property
     def body(self) -> bytes:
@@ -64,7 +116,7 @@ class View(APIView):
         return bodies.parse(self.request, self.body, allowed or (bodies.JSON_TYPE,))
 
     def input(self, kind: type[Input]) -> dict[str, Any]:
-        """The body as the arguments of a call; what was left out is left out."""
+        """The body as the arguments of a call, without omitted keys."""
         return checked(kind, self.json())
 
     def query(self, kind: type[Input] = NoQuery, *, besides: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -85,13 +137,14 @@ class View(APIView):
         return conditions.expected_version(self.request, self.store, session_id)
 
     def check_version(self, session_id: str) -> None:
-        """Hold `If-Match` against the session, for a call that takes no version itself."""
+        """Check `If-Match` against the session, for a call that takes no version."""
         expected = self.expected_version(session_id)
         if expected is not None:
             self.store.check_session_version(session_id, expected)
 
     def tagged(self, session_id: str, read: Callable[[SessionHead], Any]) -> HttpResponse:
-        """What `read` gives, with the version the session had before it; a 304 if the caller has that."""
+        """The result of `read`, with the version of the session before it; a 304 if the caller has that
+        version."""
         head = self.store.get_session_head(session_id)
         unchanged = self.not_modified(etag(head.version))
         if unchanged is not None:
@@ -106,8 +159,12 @@ class View(APIView):
         unchanged = self.unchanged(session_id)
         if unchanged is not None:
             return unchanged
-        state = self.store.load_state(session_id)
-        return json_response(state, version=state.version)
+        return self.shown(self.store.load_state(session_id))
+
+    def shown(self, state: SessionState, **options: Any) -> HttpResponse:
+        """A state, as this user may see it."""
+        hidden = private_state.keys_hidden_from(self.request.user)
+        return json_response(private_state.without(state, hidden), version=state.version, **options)
 
     def unchanged(self, session_id: str) -> HttpResponse | None:
         """A 304, if the caller has this version already. No document is read for it."""
@@ -126,9 +183,19 @@ class View(APIView):
         return None
 
 
+class UnknownView(View):
+    """An address below ours that there is not."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Answer 404 to an authenticated user."""
+        self.perform_authentication(request)
+        self.check_permissions(request)
+        raise NotFound("There is no such address.")
+
+
 @cache
 def _made(kind: type[Input]) -> Input:
-    """A serializer to be used again: making one copies all its fields, checking with one changes nothing."""
+    """A cached serializer: creating one copies all its fields, and validation does not change it."""
     return kind()
 
 
@@ -140,5 +207,5 @@ def checked(kind: type[Input], data: Any) -> dict[str, Any]:
 
 
 def risen(expected: int | None, by: int | bool = 1) -> int | None:
-    """The version after a call that does not return it: known when the one before is."""
+    """The version after a call that does not return it, if the one before is known."""
     return None if expected is None else expected + int(by)

@@ -38,7 +38,7 @@ class CheckpointsView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Make a checkpoint of the session as it is."""
+        """Create a checkpoint of the session as it is."""
         meta = self.input(CheckpointMetaInput)
         expected = self.expected_version(session_id)
         checkpoint = self.store.create_checkpoint(session_id, meta, expected_version=expected)
@@ -63,6 +63,6 @@ class LatestCheckpointView(View):
 class CheckpointView(View):
     @operation("get_checkpoint", tag="checkpoints", response=Checkpoint, example=examples.CHECKPOINT)
     def get(self, request: Request, session_id: str, checkpoint_id: str) -> HttpResponse:
-        """Read a checkpoint, with the state as it was."""
+        """Read a checkpoint, with its state."""
         self.query()
         return self.tagged(session_id, lambda _: self.store.get_checkpoint(session_id, checkpoint_id))

@@ -27,8 +27,8 @@ class CommitView(View):
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Commit a step: state, staged writes, messages and checkpoint, all or nothing.
 
-        A caller that lost the answer repeats the request with the same `checkpoint_meta.checkpoint_id`,
-        at any time and whatever `If-Match` says, and gets the first result with `replayed: true`.
+        A caller that lost the response retries the request with the same `checkpoint_meta.checkpoint_id`, at
+        any time and whatever `If-Match` says, and gets the first result with `replayed: true`.
         """
         given = self.input(CommitInput)
         result = self.store.save_state_and_promote_staging(

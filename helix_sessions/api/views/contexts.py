@@ -27,12 +27,15 @@ class CompactionsView(View):
         "list_compactions",
         tag="context",
         response=Compactions,
-        example={"items": [examples.COMPACTION]},
+        example={"items": [examples.COMPACTION], "next_cursor": None},
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List the compactions of the transcript, oldest first; the model sees the last."""
         self.query()
-        return self.tagged(session_id, lambda _: Compactions(items=self.store.list_compactions(session_id)))
+        return self.tagged(
+            session_id,
+            lambda _: Compactions(items=self.store.list_compactions(session_id), next_cursor=None),
+        )
 
     @operation(
         "compact",
@@ -48,11 +51,13 @@ class CompactionsView(View):
     )
     @idempotent_without_a_lock
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Have the older messages summarized for the model; null when there was nothing to do."""
+        """Summarize the older messages for the model; null when there was nothing to do."""
         given = self.input(CompactionInput)
         expected = self.expected_version(session_id)
-        made = compact_by_hand(self.store, session_id, **given, expected_version=expected)
-        status = 200 if made is None else 201
+        compaction = compact_by_hand(self.store, session_id, **given, expected_version=expected)
+        status = 200 if compaction is None else 201
         return json_response(
-            MadeCompaction(compaction=made), status=status, version=risen(expected, made is not None)
+            MadeCompaction(compaction=compaction),
+            status=status,
+            version=risen(expected, compaction is not None),
         )

@@ -1,11 +1,12 @@
 """The event log. Events come without a new version too, so the tag of a range is that of the log's end."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import examples, private_state
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import links, page_response
 from helix_sessions.api.responses import events_text, json_response, text_response
@@ -20,18 +21,24 @@ _RANGE = (
     Query("to_seq", "Up to this number, without it.", int),
     Query("types", "Only events of these types.", many=True),
     Query("run_id", "Only events of this run."),
+    Query("turn_id", "Only events of this turn."),
 )
 
 
 class EventsView(View):
     def range(self, session_id: str, answer: Callable[[EventTexts], HttpResponse]) -> HttpResponse:
-        """The answer with the range that is asked for; a 304 if the caller has it already."""
+        """The response with the range; a 304 if the caller has it already."""
         wanted = self.query(EventsQuery)
         head = self.store.get_session_head(session_id)
         tag = f'"{head.version}.{head.head_seq}"'
         response = self.not_modified(tag)
         if response is None:
-            response = answer(self.store.get_event_texts(session_id, **wanted))
+            found = self.store.get_event_texts(session_id, **wanted)
+            hidden = private_state.keys_hidden_from(self.request.user)
+            if hidden:
+                shown = [private_state.event_text(text, hidden) for text in found.texts]
+                found = replace(found, texts=shown)
+            response = answer(found)
             response["ETag"] = tag
         return response
 

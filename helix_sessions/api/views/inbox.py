@@ -1,7 +1,6 @@
-"""The inbox, and whoever runs the session: told, stopped, waited for."""
+"""The inbox, and the driver of the session: notify, stop, wait."""
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 from django.http import HttpResponse
@@ -17,9 +16,8 @@ from helix_sessions.api.serializers.inbox import AdmitInput, DeliveryInput, Inpu
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.runtime.loop.runner import SessionRunner
-from helix_sessions.runtime.scheduling import schedule_run, wake_session
 from helix_sessions.store import SessionStore
-from helix_sessions.types import InputReceipt, Occupancy, Page, RunOutcome
+from helix_sessions.types import InputReceipt, Occupancy, Page, RunOutcome, SessionState
 
 _LOOK_SECONDS = 0.2
 
@@ -50,7 +48,7 @@ class InputsView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Take a prompt, durably and once for each input id."""
+        """Admit a prompt, durably and once for each input id."""
         given = self.input(AdmitInput)
         prompt = given.pop("prompt")
         version = self.expected_version(session_id)
@@ -70,7 +68,7 @@ class InputView(View):
         if_match=True,
     )
     def patch(self, request: Request, session_id: str, input_id: str) -> HttpResponse:
-        """Deliver a pending input otherwise."""
+        """Change the delivery of a pending input."""
         given = self.input(DeliveryInput)
         version = self.expected_version(session_id)
         return json_response(
@@ -86,19 +84,15 @@ class InputView(View):
         if_match=True,
     )
     def delete(self, request: Request, session_id: str, input_id: str) -> HttpResponse:
-        """Take a pending input out of the inbox."""
+        """Cancel a pending input."""
         version = self.expected_version(session_id)
         return json_response(self.store.cancel_input(session_id, input_id, expected_version=version))
 
 
-class SchedulingView(View):
-    """A view that has somebody else do something with the session."""
-
-    def schedule(self, session_id: str, scheduled: Callable[..., bool]) -> HttpResponse:
-        self.check_version(session_id)
-        agent_type = self.store.get_session_head(session_id).agent_type
-        told = scheduled(session_id, agent_type=agent_type, using=conf.API_DATABASE)
-        return json_response(Scheduled(scheduled=told), status=202)
+def scheduled(state: SessionState) -> HttpResponse:
+    """The answer to a request for a run."""
+    body = Scheduled(scheduled=True, runnable_at=state.runnable_at)
+    return json_response(body, status=202, version=state.version)
 
 
 _scheduling = partial(
@@ -106,25 +100,36 @@ _scheduling = partial(
     tag="inbox",
     response=Scheduled,
     status=202,
-    example={"scheduled": True},
-    etag=False,
+    example=examples.SCHEDULED,
+    if_match=True,
 )
 
 
-class WakeRunnerView(SchedulingView):
+class WakeRunnerView(View):
     @_scheduling("wake_runner")
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Tell whoever runs the session to look at its inbox."""
-        return self.schedule(session_id, wake_session)
+        """Ask for a run, as `run/` does."""
+        version = self.expected_version(session_id)
+        return scheduled(self.store.request_run(session_id, expected_version=version))
 
 
-class RunView(SchedulingView):
+class RunView(View):
     @_scheduling("run")
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Have the session run, at least one turn. It is not waited for."""
-        return self.schedule(session_id, schedule_run)
+        """Ask for a run of at least one turn, durably. It is not waited for, and twice is one run."""
+        version = self.expected_version(session_id)
+        return scheduled(self.store.request_run(session_id, expected_version=version))
+
+
+class RetryView(View):
+    @_scheduling("retry_run")
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Run the turn that failed or was stopped again, without a new message."""
+        version = self.expected_version(session_id)
+        return scheduled(self.store.retry_run(session_id, expected_version=version))
 
 
 class StopView(View):
@@ -139,13 +144,18 @@ class StopView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Interrupt whoever drives the session, and wait until it has stopped. The inbox is kept."""
-        given = self.input(StopInput)
-        self.check_version(session_id)
-        self.store.get_session_head(session_id)  # this user may change it
-        timeout = min(given.get("timeout", conf.STREAM_WAIT_SECONDS), conf.STREAM_WAIT_SECONDS)
-        runner = SessionRunner(None, store=SessionStore(conf.API_DATABASE))
-        return json_response(runner.interrupt(session_id, given.get("reason"), timeout))
+        """Interrupt the driver of the session, and wait until it has stopped. The inbox is kept."""
+        return stop_driver(self, session_id)
+
+
+def stop_driver(view: View, session_id: str) -> HttpResponse:
+    """Interrupt the driver of a session, as the body of the request says."""
+    given = view.input(StopInput)
+    view.check_version(session_id)
+    view.store.get_session_head(session_id)  # this user may change it
+    timeout = min(given.get("timeout", conf.STREAM_WAIT_SECONDS), conf.STREAM_WAIT_SECONDS)
+    runner = SessionRunner(None, store=SessionStore(conf.API_DATABASE))
+    return json_response(runner.interrupt(session_id, given.get("reason"), timeout))
 
 
 class IdleView(View):
@@ -158,7 +168,7 @@ class IdleView(View):
         etag=False,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
-        """Wait until nobody drives the session and nothing is left to do, or the time is over."""
+        """Wait until the session has no driver and nothing is left to do, or until the timeout."""
         timeout = min(self.query(WaitQuery).get("timeout", 0.0), conf.STREAM_WAIT_SECONDS)
         deadline = time.monotonic() + timeout
         while not (found := self.store.get_occupancy(session_id)).idle:

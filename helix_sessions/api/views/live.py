@@ -1,4 +1,4 @@
-"""What concerns those who read along: fragments for them, and the recovery they watch."""
+"""Fragments for live readers, and crash recovery."""
 
 from django.http import HttpResponse
 from rest_framework.request import Request
@@ -36,6 +36,6 @@ class FragmentsView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Reach those who read the session's stream now. Nothing is stored."""
+        """Send a fragment to the live readers of the session. Nothing is stored."""
         self.store.publish_fragment(session_id, self.input(FragmentInput)["data"])
         return no_content()

@@ -20,7 +20,7 @@ class MessagesView(View):
         "get_messages",
         tag="messages",
         response=MessagePage,
-        example={"messages": examples.MESSAGES, "total": 2, "has_more": False, "next_cursor": None},
+        example={"items": examples.MESSAGES, "total": 2, "next_cursor": None},
         query=(
             *PAGE,
             Query("offset", "How many to skip, from the end the page starts at; not with `cursor`.", int),
@@ -29,7 +29,7 @@ class MessagesView(View):
         linked=True,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
-        """Read a page of the transcript, each message exactly as it was given."""
+        """Read a page of the transcript, each message exactly as it was appended."""
         wanted = self.query(MessagesQuery)
         if "cursor" in wanted and "offset" in wanted:
             raise ValidationError({"offset": ["A cursor knows its place; it takes no offset."]})

@@ -79,7 +79,7 @@ class RunView(View):
         if_match=True,
     )
     def patch(self, request: Request, session_id: str, run_id: str) -> HttpResponse:
-        """Move a run on, or end it. A run that ended never runs again."""
+        """Update a run, or end it. A run that ended never runs again."""
         given = self.input(RunUpdateInput)
         expected = self.expected_version(session_id)
         run = self.store.update_run_status(

@@ -1,4 +1,4 @@
-"""Sessions: listed, created, read, deleted, branched, described."""
+"""Sessions: list, create, read, delete, branch, describe."""
 
 from typing import Any
 
@@ -13,10 +13,17 @@ from helix_sessions.api.filters import SessionFilter, narrowed, queries
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Attached, Metadata, Root, Version
 from helix_sessions.api.pagination import page_response
+from helix_sessions.api.policy import check_new_session
 from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import listing, operation
 from helix_sessions.api.serializers.pages import PageQuery
-from helix_sessions.api.serializers.sessions import AttachInput, CloneInput, NewSessionInput, SessionInput
+from helix_sessions.api.serializers.sessions import (
+    AttachInput,
+    CloneInput,
+    DescriptionInput,
+    NewSessionInput,
+    SessionInput,
+)
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import SessionExists, SessionNotFound
@@ -40,12 +47,13 @@ class RootView(View):
 
 
 class CreatingView(View):
-    """A view that makes sessions."""
+    """A view that creates sessions."""
 
     creates_sessions = True
 
     def create(self, session_id: str | None, given: dict[str, Any]) -> SessionState:
-        """Create a session of the user, or of anybody for who may manage everybody's."""
+        """Create a session of the user, or of another user with the permission for all sessions."""
+        check_new_session(self.request.user, given.get("agent_type"), given)
         owner = inputs.owner_key(given.pop("owner", None))
         me = inputs.owner_key(self.request.user)
         if owner in (None, me):
@@ -55,8 +63,7 @@ class CreatingView(View):
         return SessionStore(conf.API_DATABASE).create_session(session_id, owner=owner, **given)
 
     def created(self, state: SessionState) -> HttpResponse:
-        headers = self.location(state.session_id)
-        return json_response(state, status=201, version=state.version, headers=headers)
+        return self.shown(state, status=201, headers=self.location(state.session_id))
 
 
 class SessionsView(CreatingView):
@@ -93,8 +100,8 @@ class SessionsView(CreatingView):
 
 
 class SessionView(CreatingView):
-    def throttle_scope(self, request: Request) -> str:
-        return "write" if request.method == "DELETE" else super().throttle_scope(request)
+    def rate_scope(self, request: Request) -> str:
+        return "write" if request.method in ("DELETE", "PATCH") else super().rate_scope(request)
 
     @operation("get_session", tag="sessions", response=SessionState, example=examples.STATE)
     def get(self, request: Request, session_id: str) -> HttpResponse:
@@ -116,7 +123,7 @@ class SessionView(CreatingView):
     def put(self, request: Request, session_id: str) -> HttpResponse:
         """Create the session with this id, or find it: 201 when it is new, 200 and untouched when it is not.
 
-        With `If-None-Match: *` an existing one is 412. An id that somebody else's session has is 409.
+        With `If-None-Match: *` an existing one is 412. An id of another user's session is 409.
         """
         given = self.input(SessionInput)
         try:
@@ -128,7 +135,22 @@ class SessionView(CreatingView):
                 state = self.store.load_state(session_id)
             except SessionNotFound:
                 raise taken from None
-        return json_response(state, version=state.version)
+        return self.shown(state)
+
+    @operation(
+        "update_session",
+        tag="sessions",
+        request=DescriptionInput,
+        sent={"title": "A lost parcel", "tags": ["vip"]},
+        response=SessionState,
+        example=examples.STATE,
+        if_match=True,
+    )
+    def patch(self, request: Request, session_id: str) -> HttpResponse:
+        """Change what describes a session: title, tags, user, keys of the metadata."""
+        given = self.input(DescriptionInput)
+        self.store.update_session(session_id, **given, expected_version=self.expected_version(session_id))
+        return self.shown(self.store.load_state(session_id))
 
     @operation("delete_session", tag="sessions", status=204, etag=False, if_match=True)
     def delete(self, request: Request, session_id: str) -> HttpResponse:
@@ -160,7 +182,7 @@ class CloneView(CreatingView):
         """Branch off a new session, from now or from a checkpoint. The source does not change."""
         given = self.input(CloneInput)
         self.check_version(session_id)
-        return self.created(self.store.clone_session(session_id, given.pop("new_id"), **given))
+        return self.created(self.store.clone_session(session_id, given.pop("new_id", None), **given))
 
 
 class MetadataView(View):
@@ -217,6 +239,6 @@ class DetachView(View):
     @operation("detach", tag="events", status=204, etag=False)
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Let go of what the server holds for a session; events stay."""
+        """Release what the server holds for a session; events stay."""
         self.store.detach(session_id)
         return no_content()

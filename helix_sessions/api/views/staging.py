@@ -1,4 +1,4 @@
-"""Staged writes. Staging does not raise the version, so its answers have no `ETag`."""
+"""Staged writes. Staging does not raise the version, so its responses have no `ETag`."""
 
 from datetime import timedelta
 from functools import partial
@@ -50,7 +50,7 @@ class StagedChangeView(View):
         etag=False,
     )
     def put(self, request: Request, session_id: str, step_id: str, tool_call_id: str) -> HttpResponse:
-        """Keep a tool's writes for the commit of its step. Again, they are replaced in their old place."""
+        """Stage a tool's writes for the commit of its step. A repeated call replaces them in place."""
         writes = self.input(StagedInput)["writes"]
         self.check_version(session_id)
         return json_response(self.store.stage_changes(session_id, step_id, tool_call_id, writes))
@@ -91,7 +91,7 @@ class DiscardView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Forget what is staged, of one step or of all."""
+        """Discard staged writes, of one step or of all."""
         given = self.input(DiscardInput)
         self.check_version(session_id)
         return json_response(Removed(removed=self.store.discard_staging(session_id, **given)))
@@ -109,7 +109,7 @@ _cleaning = partial(
 
 
 class CleaningView(View):
-    """A view that forgets what is old."""
+    """A view that discards old staged writes."""
 
     def clean(self, store: SessionStore, **which: str) -> HttpResponse:
         older_than = timedelta(seconds=self.input(CleanupInput)["older_than_seconds"])
@@ -120,7 +120,7 @@ class CleanupView(CleaningView):
     @_cleaning("cleanup_orphaned_staging")
     @idempotent
     def post(self, request: Request) -> HttpResponse:
-        """Forget old staged writes of all sessions this user may change, unless a run is running there."""
+        """Discard old staged writes of all sessions this user may change, unless a run is running there."""
         return self.clean(scoping.changing_store(request))
 
 
@@ -128,5 +128,5 @@ class SessionCleanupView(CleaningView):
     @_cleaning("cleanup_orphaned_staging_of_session")
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Forget old staged writes of one session, unless its run is running."""
+        """Discard old staged writes of one session, unless its run is running."""
         return self.clean(self.store, session_id=session_id)

@@ -32,7 +32,7 @@ _PATCH_SCHEMA = {
 
 
 def state_from(session_id: str, given: dict[str, Any]) -> SessionState:
-    """The state a body stands for. A mode that was left out stays as it is."""
+    """The state of a body. An omitted mode stays as it is."""
     return SessionState(**{"session_id": session_id, "agent_type": "", "mode": UNSET, **given})
 
 
@@ -53,7 +53,7 @@ class StateView(View):
         if_match=True,
     )
     def put(self, request: Request, session_id: str) -> HttpResponse:
-        """Save a whole state, with a checkpoint. What is left out takes its default; PATCH changes parts."""
+        """Save a whole state, with a checkpoint. Omitted keys take their default; PATCH changes parts."""
         state = state_from(session_id, self.input(StateInput))
         saved = self.store.save_state(session_id, state, expected_version=self.expected_version(session_id))
         return json_response(saved, version=saved.version)
@@ -157,7 +157,7 @@ _counting = partial(operation, tag="counters", response=Count, etag=False, if_ma
 
 
 class CountingView(View):
-    """A view that counts one more."""
+    """A view that increments a counter."""
 
     def count(self, session_id: str, increment: Callable[..., int]) -> HttpResponse:
         expected = self.expected_version(session_id)
@@ -189,7 +189,7 @@ class InterruptView(View):
         example=examples.INTERRUPT,
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
-        """Read the flag and leave it."""
+        """Read the flag without clearing it."""
         self.query()
         return self.tagged(
             session_id, lambda _: Interrupt(interrupt=self.store.peek_interrupt_flag(session_id))
@@ -205,7 +205,7 @@ class InterruptView(View):
         if_match=True,
     )
     def put(self, request: Request, session_id: str) -> HttpResponse:
-        """Ask whoever runs the session to stop."""
+        """Ask the driver of the session to stop."""
         given = self.input(InterruptInput)
         expected = self.expected_version(session_id)
         version = self.store.set_interrupt_flag(session_id, **given, expected_version=expected)
@@ -213,7 +213,7 @@ class InterruptView(View):
 
     @operation("clear_interrupt_flag", tag="interrupt", status=204, if_match=True)
     def delete(self, request: Request, session_id: str) -> HttpResponse:
-        """Take the request back."""
+        """Withdraw the request."""
         expected = self.expected_version(session_id)
         return no_content(self.store.clear_interrupt_flag(session_id, expected_version=expected))
 

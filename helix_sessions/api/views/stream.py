@@ -1,22 +1,35 @@
-"""The event log as it grows: server-sent events where there is an event loop, a long poll elsewhere."""
+"""The event log as it grows: server-sent events where there is an event loop, a long poll elsewhere.
+
+The view is a plain function, so that it runs under every server: a stream is the body of the response, which
+ASGI iterates on the event loop, and under WSGI nothing of asyncio is used.
+"""
 
 import asyncio
 import copy
 from collections.abc import Mapping
+from concurrent.futures import Future
 from importlib import import_module
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.asgi import ASGIRequest
+from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import Throttled, ValidationError
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
-from helix_sessions.api import streams
+from helix_sessions.api import examples, private_state, streams, tickets
+from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import StreamTicket
+from helix_sessions.api.responses import json_response
+from helix_sessions.api.schema import operation, verb
 from helix_sessions.api.serializers.events import StreamQuery
+from helix_sessions.api.tickets import PARAMETER, TicketAuthentication
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import EventsArchived
@@ -25,10 +38,10 @@ from helix_sessions.stream import slots, sse
 from helix_sessions.stream.readers import Readers
 
 _checkers = Readers()
-"""Look again whether readers may go on, away from the threads that read for them."""
+"""Checks the permissions of open streams, on other threads than those that read for them."""
 
 
-class _EventStreamRenderer(BaseRenderer):
+class EventStreamRenderer(BaseRenderer):
     """Lets browsers ask for a stream; what is streamed is not rendered by it."""
 
     media_type = sse.CONTENT_TYPE
@@ -44,7 +57,7 @@ class _EventStreamRenderer(BaseRenderer):
 
 
 class Admitted(HttpResponse):
-    """Says that a reader may have what it asked for. It is never sent."""
+    """The result of authorizing a reader. It is never sent."""
 
     def __init__(self, request: streams.Request | None = None) -> None:
         super().__init__()
@@ -52,22 +65,25 @@ class Admitted(HttpResponse):
 
 
 class StreamView(View):
-    """The part of a stream that is like any request: who asks, for what, from where."""
+    """The part of a stream that is like any request: authorization and parameters."""
+
+    authentication_classes = [TicketAuthentication, *View.authentication_classes]
 
     http_method_names = ["get", "head", "options"]
-    renderer_classes = [_EventStreamRenderer, JSONRenderer]
+    renderer_classes = [EventStreamRenderer, JSONRenderer]
     again = False
     """Whether an open stream is checked: nothing is counted."""
 
     def get_throttles(self) -> list[Any]:
         return [] if self.again else super().get_throttles()
 
+    @verb("follow_events")
     def get(self, request: Request, session_id: str) -> HttpResponse:
-        """Follow the log from a place on."""
+        """Follow the log from an event on."""
         if self.again:
             self.store.get_session_head(session_id)
             return Admitted()
-        wanted = self.query(StreamQuery)
+        wanted = self.query(StreamQuery, besides=(PARAMETER,))
         after = _last_event_id(request, wanted.get("after"))
         until, run_id = None, wanted.get("run")
         if run_id is not None:
@@ -75,7 +91,7 @@ class StreamView(View):
             until = run.end_sequence
             after = run.start_sequence if after is None else max(after, run.start_sequence)
             if until is not None and after >= until:
-                return HttpResponse(status=204)  # tells a browser not to come back
+                return HttpResponse(status=204)  # tells a browser not to reconnect
         head = self.store.get_session_head(session_id)
         if after and after < head.first_seq - 1:
             raise EventsArchived(first_available_seq=head.first_seq)
@@ -95,9 +111,30 @@ class StreamView(View):
                 named=wanted["named"],
                 as_json=as_json,
                 wait=_wait(request, wanted.get("wait"), as_json),
+                hidden=tuple(private_state.keys_hidden_from(request.user)),
                 slot=slot,
             )
         )
+
+
+class StreamTicketsView(View):
+    @operation(
+        "create_stream_ticket",
+        tag="events",
+        response=StreamTicket,
+        status=201,
+        example=examples.STREAM_TICKET,
+        etag=False,
+    )
+    @idempotent
+    def post(self, request: Request, session_id: str) -> HttpResponse:
+        """Get a read-only address that a browser's `EventSource` opens without a login, for a short time."""
+        self.store.get_session_head(session_id)
+        ticket, expires_at = tickets.issue(request.user, session_id)
+        path = reverse("helix_sessions:event-stream", args=[session_id])
+        url = request.build_absolute_uri(f"{path}?{urlencode({PARAMETER: ticket})}")
+        headers = {"Cache-Control": "no-store"}
+        return json_response(StreamTicket(url=url, expires_at=expires_at), status=201, headers=headers)
 
 
 class TooManyStreams(Throttled):
@@ -105,11 +142,11 @@ class TooManyStreams(Throttled):
     default_code = "too_many_streams"
 
     def __init__(self) -> None:
-        super().__init__(wait=conf.STREAM_RETRY_SECONDS)
+        super().__init__(wait=streams.RETRY_SECONDS)
 
 
 def _last_event_id(request: Request, after: int | None) -> int | None:
-    """A reader that comes back says where it was; that goes before where it once began."""
+    """A reader that reconnects sends its place, which overrides the place in the URL."""
     given = request.headers.get("Last-Event-ID", "").strip()
     if not given:
         return after
@@ -128,22 +165,31 @@ _admit = StreamView.as_view()
 _admit_again = StreamView.as_view(again=True)
 
 
-async def event_stream(request: HttpRequest, session_id: str) -> HttpResponseBase:
-    """Server-sent events; a long poll under WSGI, with `?wait=`, and for who accepts only JSON."""
-    answer = await sync_to_async(_admit)(request, session_id=session_id)
+@csrf_exempt
+@non_atomic_requests
+def event_stream(request: HttpRequest, session_id: str) -> HttpResponseBase:
+    """Server-sent events; a long poll under WSGI, with `?wait=`, and for clients that accept only JSON."""
+    answer = _admit(request, session_id=session_id)
     if not isinstance(answer, Admitted) or answer.request is None:
         return answer
     if not isinstance(request, ASGIRequest):
-        return await sync_to_async(streams.long_poll_in_thread)(answer.request)
+        return streams.long_poll_in_thread(answer.request, alone=not request.META.get("wsgi.multithread"))
+    # A ticket opens the stream; it need not be valid for as long as the stream is open.
+    request.helix_ticket_admitted = True  # type: ignore[attr-defined]
     if answer.request.wait is not None:
-        return await streams.long_poll(answer.request)
+        return streams.LongPoll(answer.request)
 
     async def may_go_on() -> bool:
-        return await asyncio.wrap_future(_checkers.submit(lambda: _is_admitted(request, session_id)))
+        return await asyncio.wrap_future(recheck(request, session_id))
 
     return StreamingHttpResponse(
         streams.EventStream(answer.request, may_go_on), content_type=sse.CONTENT_TYPE, headers=sse.HEADERS
     )
+
+
+def recheck(request: HttpRequest, session_id: str) -> "Future[bool]":
+    """Whether the user of an open stream may still follow the session."""
+    return _checkers.submit(lambda: _is_admitted(request, session_id))
 
 
 def _is_admitted(request: HttpRequest, session_id: str) -> bool:
@@ -151,8 +197,9 @@ def _is_admitted(request: HttpRequest, session_id: str) -> bool:
 
 
 def _afresh(request: HttpRequest) -> HttpRequest:
-    """The request as if it had just come: nothing is remembered of its user."""
+    """A copy of the request without its cached user, as one that reads."""
     again = copy.copy(request)
+    again.method = "GET"
     vars(again).pop("_cached_user", None)
     session = getattr(request, "session", None)
     if session is not None:

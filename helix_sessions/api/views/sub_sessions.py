@@ -38,7 +38,7 @@ class SubSessionsView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Remember sub-sessions. Adding an equal reference again is nothing."""
+        """Add references to sub-sessions. Idempotent for equal references."""
         refs = self.input(RefsInput)["refs"]
         expected = self.expected_version(session_id)
         version = self.store.add_sub_session_refs(session_id, refs, expected_version=expected)
@@ -57,7 +57,7 @@ class SubSessionView(View):
         if_match=True,
     )
     def patch(self, request: Request, session_id: str, sub_session_id: str) -> HttpResponse:
-        """Change what is known of a sub-session."""
+        """Change a reference to a sub-session."""
         changes = self.input(RefChangesInput)
         expected = self.expected_version(session_id)
         ref = self.store.update_sub_session_ref(

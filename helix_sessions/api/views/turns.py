@@ -1,10 +1,13 @@
-"""Turns: begun, suspended, resumed, rewound; and children that end."""
+"""Turns: begin, suspend, resume, rewind; and the end of a child."""
+
+from typing import Any
 
 from django.http import HttpResponse
 from rest_framework.request import Request
 
 from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
+from helix_sessions.api.outputs import Scheduled
 from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import operation
 from helix_sessions.api.serializers.turns import (
@@ -15,7 +18,10 @@ from helix_sessions.api.serializers.turns import (
     TurnInput,
 )
 from helix_sessions.api.views.base import View
+from helix_sessions.api.views.inbox import scheduled
 from helix_sessions.api.views.states import state_from
+from helix_sessions.conf import conf
+from helix_sessions.runtime.agents import is_driven_here
 from helix_sessions.types import CommitResult, Resumption, SessionState, Turn
 
 
@@ -57,7 +63,7 @@ class SuspendView(View):
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Commit the step with the results that are ready, and let the rest wait.
 
-        A caller that lost the answer repeats the request with the same `checkpoint_meta.checkpoint_id`.
+        A caller that lost the response retries the request with the same `checkpoint_meta.checkpoint_id`.
         """
         given = self.input(SuspensionInput)
         result = self.store.suspend(
@@ -77,18 +83,31 @@ class ResumeView(View):
         request=ResumeInput,
         sent={"run_id": "run-2"},
         response=Resumption,
+        also={202: Scheduled},
+        also_example=examples.SCHEDULED,
         example=examples.RESUMPTION,
         if_match=True,
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Go on with a session that is suspended, interrupted or paused: of N callers exactly one does.
+        """Resume a session that is suspended, interrupted or paused: of N callers exactly one does.
 
-        409 `still_waiting` names what is missing.
+        409 `still_waiting` names what is missing. For a caller who executes the run itself. A session whose
+        type `AGENTS` names is driven by a worker, so there it is a request for a run (202), and a message
+        is admitted to the inbox.
         """
         given = self.input(ResumeInput)
+        if conf.AGENTS and is_driven_here(self.store.get_session_head(session_id).agent_type):
+            return self._request_run(session_id, given.get("message"))
         resumed = self.store.resume(session_id, **given, expected_version=self.expected_version(session_id))
         return json_response(resumed, version=resumed.state.version)
+
+    def _request_run(self, session_id: str, message: Any) -> HttpResponse:
+        version = self.expected_version(session_id)
+        if message is not None:
+            self.store.admit_input(session_id, message, expected_version=version)
+            version = None
+        return scheduled(self.store.request_run(session_id, expected_version=version))
 
 
 class RewindView(View):
@@ -103,7 +122,7 @@ class RewindView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str) -> HttpResponse:
-        """Put state and transcript back to a checkpoint, by default the latest."""
+        """Rewind state and transcript to a checkpoint, by default the latest."""
         given = self.input(RewindInput)
         state = self.store.rewind(session_id, **given, expected_version=self.expected_version(session_id))
         return json_response(state, version=state.version)
@@ -121,7 +140,7 @@ class ChildView(View):
     )
     @idempotent
     def post(self, request: Request, session_id: str, child_id: str) -> HttpResponse:
-        """End a sub-session, and tell its parent, whose wait for it is over. Twice is once.
+        """End a sub-session, and settle its parent's wait for it. Idempotent.
 
         `If-Match` is the version of the child.
         """

@@ -15,9 +15,8 @@ from typing import Any
 from helix_sessions.content import documents
 from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.integrations.langgraph import keys
-from helix_sessions.integrations.langgraph.messages import from_fields
-from helix_sessions.integrations.langgraph.stored import Items, Messages, StoredCheckpoint, Value, Write
-from helix_sessions.integrations.langgraph.values import Codec, Serialized, serialized_first_form
+from helix_sessions.integrations.langgraph.documents import Items, Messages, StoredCheckpoint, Value, Write
+from helix_sessions.integrations.langgraph.values import Codec, Serialized, from_fields
 from helix_sessions.types import JSON, Note
 
 Find = Callable[[int, str], dict[str, JSON]]
@@ -61,20 +60,30 @@ def writes_of(note: Note, codec: Codec, find: Find) -> tuple[Write, ...]:
     return _writes([note.document], codec, find)
 
 
+def item(document: dict[str, JSON]) -> dict[str, JSON]:
+    """The document of an item, in the form of today if it is of the first."""
+    if "j" in document:
+        return {"json": document["j"]}
+    if "t" not in document:
+        return document
+    return {"type": document["t"], "data": base64.b64encode(_serialized(document).data).decode()}
+
+
+def message(document: dict[str, JSON]) -> dict[str, JSON]:
+    """A message of the transcript, likewise."""
+    return {**document, "item": item(document["item"])} if "item" in document else document
+
+
 def _writes(wrote: Iterable[dict[str, Any]], codec: Codec, find: Find) -> tuple[Write, ...]:
     """What tasks wrote; one whose messages were truncated has written nothing."""
     found: list[Write] = []
     for one in wrote:
         with suppress(CheckpointNotFound):
+            task, path = one["task"], one.get("path", "")
+            read = [(index, channel, _scalar(value, codec, find)) for index, channel, value in one["writes"]]
             found += [
-                Write(
-                    task=one["task"],
-                    path=one.get("path", ""),
-                    index=index,
-                    channel=channel,
-                    value=_scalar(value, codec, find),
-                )
-                for index, channel, value in one["writes"]
+                Write(task=task, path=path, index=index, channel=channel, value=value)
+                for index, channel, value in read
             ]
     return tuple(found)
 
@@ -90,7 +99,13 @@ def _value(document: dict[str, Any], codec: Codec, find: Find) -> Value:
 def _scalar(document: dict[str, Any], codec: Codec, find: Find) -> Serialized:
     if "j" in document:
         return codec.dump(document["j"])
-    return codec.dump(_from_tree(document["s"], find)) if "s" in document else serialized_first_form(document)
+    return codec.dump(_from_tree(document["s"], find)) if "s" in document else _serialized(document)
+
+
+def _serialized(document: dict[str, JSON]) -> Serialized:
+    if "z" in document:
+        return Serialized(document["t"], zlib.decompress(base64.b85decode(document["z"])))
+    return Serialized(document["t"], base64.b85decode(document["b"]))
 
 
 def _from_tree(tree: JSON, find: Find) -> Any:

@@ -16,14 +16,6 @@ WRITES = "w|"
 ITEMS = "i|"
 
 
-class Address(NamedTuple):
-    """What a config names."""
-
-    thread: str
-    namespace: str
-    checkpoint: str | None
-
-
 class ReadId(str):
     """The id of a checkpoint that was read, which knows what had been put last in its namespace then.
 
@@ -35,10 +27,9 @@ class ReadId(str):
     version: int
 
     @classmethod
-    def of(cls, checkpoint_id: str, *, latest: str, version: int) -> "ReadId":
-        made = cls(checkpoint_id)
-        made.latest = latest
-        made.version = version
+    def of(cls, checkpoint: str, *, latest: str, version: int = 0) -> "ReadId":
+        made = cls(checkpoint)
+        made.latest, made.version = latest, version
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -50,16 +41,21 @@ class ReadId(str):
     __hash__ = str.__hash__
 
 
+class Address(NamedTuple):
+    """What a config names."""
+
+    thread: str
+    namespace: str
+    checkpoint: str | None
+
+
 def address_of(config: Mapping[str, Any]) -> Address:
     """The thread, namespace and checkpoint of a LangGraph config."""
     configurable = config.get("configurable", {})
     if configurable.get("thread_id") is None:
         raise InvalidInput('The config needs a "thread_id" under "configurable".')
-    return Address(
-        str(configurable["thread_id"]),
-        str(configurable.get("checkpoint_ns") or ""),
-        checkpoint_of(config),
-    )
+    namespace = str(configurable.get("checkpoint_ns") or "")
+    return Address(str(configurable["thread_id"]), namespace, checkpoint_of(config))
 
 
 def checkpoint_of(config: Mapping[str, Any]) -> str | None:
@@ -91,14 +87,13 @@ def writes(namespace: str, checkpoint_id: str) -> str:
 
 
 def task_writes(namespace: str, checkpoint_id: str, task: str, special: int | None) -> str:
-    return (
-        f"{writes(namespace, checkpoint_id)}{task.replace('|', '%7C')}|{'' if special is None else special}"
-    )
+    number = "" if special is None else special
+    return f"{writes(namespace, checkpoint_id)}{task.replace('|', '%7C')}|{number}"
 
 
 def checkpoint_of_writes(key: str) -> str:
     """The beginning of a key of writes, up to its checkpoint: what `writes` gives."""
-    return key[: [place for place, character in enumerate(key) if character == "|"][2] + 1]
+    return "|".join(key.split("|", 3)[:3]) + "|"
 
 
 def items(namespace: str, channel: str) -> str:

@@ -3,34 +3,64 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
 from helix_sessions.integrations import forms
-from helix_sessions.integrations.extras import needed_from
-from helix_sessions.integrations.langgraph import first_form, keys, stored
-from helix_sessions.integrations.langgraph.heads import Head
-from helix_sessions.integrations.langgraph.lists import digest, numbers_of, spans_of
-from helix_sessions.integrations.langgraph.references import Referring, long_texts
-from helix_sessions.integrations.langgraph.stored import (
+from helix_sessions.integrations.langgraph import documents as stored
+from helix_sessions.integrations.langgraph import first_form, keys
+from helix_sessions.integrations.langgraph.documents import (
     Items,
     Messages,
+    Recent,
+    Referring,
     Scalar,
     Span,
     StoredCheckpoint,
     Value,
     Write,
+    long_texts,
+    numbers_of,
+    spans_of,
 )
 from helix_sessions.integrations.langgraph.values import Codec
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON, Note, SessionHead
 
-with needed_from("langgraph"):
-    from langgraph.checkpoint.base import PendingWrite, writes_sort_key
-
+PendingWrite = tuple[str, str, Any]
+"""A task, a channel, and what it wrote."""
+_FIRST_ANCESTORS = 16
 _NEAR = 100
 """Reading so many messages in between costs less than asking again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredList:
+    """The items of a list that is stored: their numbers, and their fingerprints one after another."""
+
+    numbers: Any = ()
+    fingerprints: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A namespace as it was at a version of its session."""
+
+    version: int
+    message_count: int
+    status: str = ""
+    checkpoint: StoredCheckpoint | None = None
+    """The newest one."""
+    lists: dict[str, StoredList] = field(default_factory=dict)
+    """Those of its lists whose items are known."""
+    recent: Recent = field(default_factory=Recent)
+
+    @property
+    def latest(self) -> str:
+        """The checkpoint that was put last."""
+        return "" if self.checkpoint is None else self.checkpoint.latest or self.checkpoint.id
 
 
 class Reader:
@@ -43,7 +73,7 @@ class Reader:
         self._checkpoints: dict[tuple[str, str], StoredCheckpoint] = {}
         self._apart: dict[str, list[Note]] | None = None
         self._texts: dict[int, str] = {}
-        self._items: dict[str, dict[int, str]] = {}
+        self._items: dict[str, dict[int, JSON]] = {}
 
     def open(self) -> SessionHead | None:
         """The thread's session, which is read before anything else of a thread; `None` if there is none."""
@@ -57,7 +87,7 @@ class Reader:
         in between is noticed."""
         session = self.open()
         if session is None:
-            return Head(version=0, message_count=0, checkpoint=None)
+            return Head(version=0, message_count=0)
         notes = self.notes(keys=[keys.head(namespace)])
         if not notes:  # it was removed, or is older than heads are
             notes = self.notes(prefix=keys.checkpoints(namespace), last_first=True, limit=1)
@@ -91,9 +121,47 @@ class Reader:
         self._apart = self._writes_apart(keys.WRITES)
         return sorted(found.values(), key=lambda each: each.id, reverse=True)
 
+    def ancestors(self, checkpoint: StoredCheckpoint) -> Iterator[StoredCheckpoint]:
+        """Its parent, and so on up to the first. They are mostly the newest ones: more and more are read."""
+        limit, more = 0, True
+        while checkpoint.parent is not None:
+            name = (checkpoint.namespace, checkpoint.parent)
+            while name not in self._checkpoints and more:
+                limit = limit * 4 or _FIRST_ANCESTORS
+                notes = self.notes(
+                    prefix=keys.checkpoints(checkpoint.namespace), last_first=True, limit=limit
+                )
+                more = len(notes) == limit
+                for note in notes:
+                    self.checkpoint_of(note)
+            if name not in self._checkpoints:
+                return
+            checkpoint = self._checkpoints[name]
+            yield checkpoint
+
+    def history(
+        self, checkpoint: StoredCheckpoint, channels: Iterable[str]
+    ) -> dict[str, tuple[list[PendingWrite], list[Any]]]:
+        """For each channel what was written to it since it was last stored, oldest first, and what was stored
+        then, if it was."""
+        self._apart = self._writes_apart(keys.WRITES)
+        found: dict[str, tuple[list[PendingWrite], list[Any]]] = {channel: ([], []) for channel in channels}
+        left = set(found)
+        for each in self.ancestors(checkpoint) if left else ():
+            for write in reversed(self.writes(each)):
+                if write[1] in left:
+                    found[write[1]][0].insert(0, write)
+            for channel in left & each.channels:
+                value = self.stored_values(each)[channel]
+                found[channel][1].append(self._value(each.namespace, channel, value))
+            left -= each.channels
+            if not left:
+                break
+        return found
+
     def checkpoint_of(self, note: Note) -> StoredCheckpoint:
         if stored.is_of_first_form(note):
-            found = first_form.checkpoint_of(note, self._codec, self.message)
+            found = first_form.checkpoint_of(note, self._codec, self._message)
         else:
             found = stored.checkpoint_of(note)
         self._checkpoints[found.name] = found
@@ -102,7 +170,7 @@ class Reader:
     def writes_of(self, note: Note) -> tuple[Write, ...]:
         """The writes of a note that keeps them apart from their checkpoint."""
         if stored.is_of_first_form(note):
-            return first_form.writes_of(note, self._codec, self.message)
+            return first_form.writes_of(note, self._codec, self._message)
         return stored.writes_of(note)
 
     def values(self, checkpoint: StoredCheckpoint) -> dict[str, Any]:
@@ -111,6 +179,11 @@ class Reader:
             channel: self._value(checkpoint.namespace, channel, value)
             for channel, value in self.stored_values(checkpoint).items()
         }
+
+    def _value(self, namespace: str, channel: str, value: Value) -> Any:
+        if isinstance(value, Messages | Items):
+            return self.items(namespace, channel, value)
+        return self.load(value)
 
     def stored_values(self, checkpoint: StoredCheckpoint) -> dict[str, Value]:
         """The values as they are stored, those that an earlier checkpoint holds included."""
@@ -129,20 +202,15 @@ class Reader:
         """
         prefix = keys.writes(*checkpoint.name)
         apart = self._writes_apart(prefix) if self._apart is None else self._apart
-        tasks: dict[str, list[Write]] = defaultdict(list)
-        for write in stored.merged(checkpoint.writes, self._all(apart.get(prefix, ()))):
-            tasks[write.task].append(write)
-        found: list[tuple[Any, PendingWrite]] = []
-        for writes in tasks.values():
-            with suppress(CheckpointNotFound):
-                found += [
-                    (
-                        writes_sort_key(write.path, write.task, write.index),
-                        (write.task, write.channel, self.load(write.value)),
-                    )
-                    for write in writes
-                ]
-        return [write for _, write in sorted(found, key=lambda each: each[0])]
+        more = [write for note in apart.get(prefix, ()) for write in self.writes_of(note)]
+        tasks: dict[tuple[str, str], list[PendingWrite]] = defaultdict(list)
+        gone: set[str] = set()
+        for write in sorted(stored.merged(checkpoint.writes, more), key=lambda each: each.index):
+            try:
+                tasks[write.path, write.task].append((write.task, write.channel, self.load(write.value)))
+            except CheckpointNotFound:
+                gone.add(write.task)
+        return [write for (_, task), writes in sorted(tasks.items()) if task not in gone for write in writes]
 
     def _writes_apart(self, prefix: str) -> dict[str, list[Note]]:
         """Writes that are not with their checkpoints, by the beginnings of their keys."""
@@ -151,22 +219,16 @@ class Reader:
             found[keys.checkpoint_of_writes(note.key)].append(note)
         return found
 
-    def _all(self, notes: Iterable[Note]) -> Iterator[Write]:
-        for note in notes:
-            yield from self.writes_of(note)
-
     def load(self, value: Scalar) -> Any:
-        return self._codec.load(value.resolve(self._long_texts) if isinstance(value, Referring) else value)
+        if isinstance(value, Referring):
+            value = value.resolve(lambda position: long_texts(documents.load(self.text(position))))
+        return self._codec.load(value)
 
     def items(self, namespace: str, channel: str, value: Messages | Items) -> list[Any]:
         if isinstance(value, Messages):
-            return [self._codec.load_message(message) for message in self._messages(value)]
-        return [self._codec.load_item(item) for item in self._noted(namespace, channel, value)]
-
-    def _value(self, namespace: str, channel: str, value: Value) -> Any:
-        if isinstance(value, Messages | Items):
-            return self.items(namespace, channel, value)
-        return self.load(value)
+            return [self._codec.load_message(first_form.message(each)) for each in self._messages(value)]
+        items = self._noted(namespace, channel, value)
+        return [self._codec.load_item(first_form.item(each)) for each in items]
 
     def text(self, position: int) -> str:
         """The text of a message of the transcript."""
@@ -176,7 +238,7 @@ class Reader:
             raise self._truncated()
         return self._texts[position]
 
-    def message(self, position: int, known_by: str) -> dict[str, JSON]:
+    def _message(self, position: int, known_by: str) -> dict[str, JSON]:
         """A message of the transcript, if its text has this digest."""
         text = self.text(position)
         if digest(text) != known_by:
@@ -184,45 +246,43 @@ class Reader:
         message: dict[str, JSON] = documents.load(text)
         return message
 
-    def _long_texts(self, position: int) -> list[bytes]:
-        return long_texts(documents.load(self.text(position)))
-
     def _messages(self, value: Messages) -> list[Any]:
         positions = numbers_of(value.spans)
         missing = sorted({position for position in positions if position not in self._texts})
         for first, end in _near(spans_of(missing)):
             self._read(first, end)
-        if not all(position in self._texts for position in positions):
+        if positions and digest(self.text(positions[-1])) != value.digest:
             raise self._truncated()
-        if positions and digest(self._texts[positions[-1]]) != value.digest:
-            raise self._truncated()
-        return documents.load_all([self._texts[position] for position in positions])
+        return documents.load_all([self.text(position) for position in positions])
 
     def _noted(self, namespace: str, channel: str, value: Items) -> list[Any]:
+        """Documents of items. Each is loaded anew, because checkpoints may share one."""
         prefix = keys.items(namespace, channel)
-        numbers = numbers_of(value.spans)
         if prefix not in self._items:
             notes = self.notes(prefix=prefix)
             self._items[prefix] = {keys.number_of(note.key): documents.write(note.document) for note in notes}
-        try:
-            return documents.load_all([self._items[prefix][number] for number in numbers])
-        except KeyError:
-            raise CheckpointNotFound(f"Items of {channel!r} were removed meanwhile.") from None
+        with suppress(KeyError):
+            return documents.load_all([self._items[prefix][number] for number in numbers_of(value.spans)])
+        raise CheckpointNotFound(f"Items of {channel!r} were removed meanwhile.")
 
     def _read(self, first: int, end: int) -> None:
         page = self._store.get_message_texts(self._thread, offset=first, limit=end - first)
         self._texts.update(enumerate(page.texts, first))
 
     def notes(self, **which: Any) -> list[Note]:
-        try:
+        with suppress(SessionNotFound):
             return self._store.get_notes(self._thread, **which)
-        except SessionNotFound:
-            return []
+        return []
 
     def _truncated(self) -> CheckpointNotFound:
         return CheckpointNotFound(
             f"The transcript of {self._thread!r} was truncated: this checkpoint's messages are gone."
         )
+
+
+def digest(text: str) -> str:
+    """By which the last message of a list is known again."""
+    return documents.digest(text)[:12]
 
 
 def _near(spans: Iterable[Span]) -> list[Span]:

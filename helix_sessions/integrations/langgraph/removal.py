@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from helix_sessions.exceptions import SessionNotFound, StaleState
-from helix_sessions.integrations.langgraph import keys, stored
-from helix_sessions.integrations.langgraph.lists import numbers_of
+from helix_sessions.integrations.langgraph import keys
+from helix_sessions.integrations.langgraph.documents import Items, StoredCheckpoint, note_of, numbers_of
 from helix_sessions.integrations.langgraph.reader import Reader
-from helix_sessions.integrations.langgraph.stored import Items, StoredCheckpoint
 from helix_sessions.integrations.langgraph.thread import Thread
 
 Name = tuple[str, str]
@@ -27,9 +26,7 @@ def remove(thread: Thread, doomed: set[Name]) -> None:
 def _needed(thread: Thread, found: Sequence[StoredCheckpoint]) -> set[Name]:
     """The newest of each namespace, and the ancestors its delta channels are rebuilt from."""
     by_name = {each.name: each for each in found}
-    newest: dict[str, StoredCheckpoint] = {}
-    for each in found:  # the newest first
-        newest.setdefault(each.namespace, each)
+    newest = {each.namespace: each for each in reversed(found)}
     needed: set[Name] = set()
     for namespace, each in newest.items():
         counters = thread.reader().load(each.metadata).get("counters_since_delta_snapshot") or {}
@@ -65,16 +62,14 @@ def _remove_at(
 ) -> None:
     """Values that a checkpoint which stays finds in one that goes are moved over first."""
     staying = [_on_its_own(reader, each, going) for each in found if each.name not in going]
-    moved = {_key(each): each for each in staying if each not in found}
+    moved = [each for each in staying if each not in found]
     if moved:
-        notes = {key: stored.note_of(each) for key, each in moved.items()}
-        run_ids = {key: each.run_id for key, each in moved.items()}
-        put = thread.store.put_notes(thread.id, notes, run_ids=run_ids, expected_version=version)
-        version = put.version
-    gone = {_key(each) for each in found if each.name in going}
-    gone |= {keys.checkpoint(*name) for name in going}
+        notes = {each.key: note_of(each) for each in moved}
+        run_ids = {each.key: each.run_id for each in moved}
+        version = thread.store.put_notes(thread.id, notes, run_ids=run_ids, expected_version=version).version
+    gone = {each.key for each in found if each.name in going} | {keys.checkpoint(*name) for name in going}
     gone |= {note.key for name in going for note in reader.notes(prefix=keys.writes(*name))}
-    gone |= _unneeded(reader, staying)
+    gone |= {note.key for note in reader.notes(prefix=keys.ITEMS)} - _items(staying)
     thread.store.remove_notes(thread.id, gone, expected_version=version)
 
 
@@ -91,16 +86,12 @@ def _on_its_own(reader: Reader, checkpoint: StoredCheckpoint, going: set[Name]) 
     )
 
 
-def _key(checkpoint: StoredCheckpoint) -> str:
-    return keys.head(checkpoint.namespace) if checkpoint.latest else keys.checkpoint(*checkpoint.name)
-
-
-def _unneeded(reader: Reader, staying: Sequence[StoredCheckpoint]) -> set[str]:
-    needed = {
+def _items(checkpoints: Sequence[StoredCheckpoint]) -> set[str]:
+    """The keys of the items that these checkpoints have."""
+    return {
         keys.item(each.namespace, channel, number)
-        for each in staying
+        for each in checkpoints
         for channel, value in each.values.items()
         if isinstance(value, Items)
         for number in numbers_of(value.spans)
     }
-    return {note.key for note in reader.notes(prefix=keys.ITEMS)} - needed

@@ -7,32 +7,36 @@ documents where JSON brings them back exactly, and otherwise hold what the seria
 import base64
 import hashlib
 import marshal
-import zlib
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.integrations.langgraph.messages import (
-    by_fields,
-    from_fields,
-    is_of_transcript,
-    is_plain,
-    role_of,
-)
-from helix_sessions.types import JSON
+from helix_sessions.types import JSON, ROLES
 
 with needed_from("langgraph"):
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 FINGERPRINT = 16
 """Bytes of a fingerprint."""
+DEEPEST = 100
 
 _of_langgraph = JsonPlusSerializer()
-_PLAIN = (str, int, float, bool, type(None), list, dict)
 _WITHOUT_REFERENCES = 2
 """The version of marshal's format in which equal values have equal bytes."""
+_CLASSES: dict[str, type[BaseMessage]] = {
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+}
+_NAMES = {kind: name for name, kind in _CLASSES.items()}
+_ROLES = {"human": "user", "system": "system", "tool": "tool", "function": "tool"}
+_ON_TOP = ("tool_calls", "tool_call_id")
+"""Fields by which a transcript knows calls and results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Codec:
 
     def dump_item(self, item: Any) -> dict[str, JSON]:
         """A document for an item of a list."""
-        if self._readable and is_plain(item):
+        if self._readable and _is_plain(item):
             return {"json": item}
         written = self.dump(item)
         return {"type": written.type, "data": base64.b64encode(written.data).decode()}
@@ -67,17 +71,17 @@ class Codec:
     def load_item(self, document: dict[str, JSON]) -> Any:
         if "json" in document:
             return document["json"]
-        return self._load_first_form(document) if "type" not in document else self.load(serialized(document))
+        return self.load(Serialized(document["type"], base64.b64decode(document["data"])))
 
     def dump_message(self, item: Any) -> dict[str, JSON]:
         """A message of the transcript for an item of the messages channel, whatever that is."""
         if self._readable and isinstance(item, BaseMessage):
-            message = by_fields(item)
+            message = _by_fields(item)
             if message is not None:
                 return message
-        elif self._readable and is_of_transcript(item):
+        elif self._readable and _is_of_transcript(item):
             return dict(item)
-        return {"role": role_of(item), "item": self.dump_item(item)}
+        return {"role": _role_of(item), "item": self.dump_item(item)}
 
     def load_message(self, message: dict[str, JSON]) -> Any:
         if "item" in message:
@@ -92,10 +96,8 @@ class Codec:
 
     def _contents(self, item: Any) -> bytes:
         try:
-            if isinstance(item, BaseMessage):
-                return marshal.dumps((vars(item), item.__pydantic_extra__), _WITHOUT_REFERENCES)
-            if type(item) in _PLAIN:
-                return marshal.dumps(item, _WITHOUT_REFERENCES)
+            fields = (vars(item), item.__pydantic_extra__) if isinstance(item, BaseMessage) else item
+            return marshal.dumps(fields, _WITHOUT_REFERENCES)
         except ValueError:  # something in it is not plain
             pass
         try:
@@ -103,16 +105,85 @@ class Codec:
         except Exception:  # what only the serializer of the user's own can write
             return self._serde.dumps_typed(item)[1]
 
-    def _load_first_form(self, document: dict[str, JSON]) -> Any:
-        return document["j"] if "j" in document else self.load(serialized_first_form(document))
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether JSON brings the value back exactly, types included."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is list and depth < DEEPEST:
+        return all(_is_plain(item, depth + 1) for item in value)
+    if kind is dict and depth < DEEPEST:
+        return all(type(key) is str for key in value) and _is_plain([*value, *value.values()], depth)
+    return kind in (int, bool, type(None))
 
 
-def serialized(document: dict[str, JSON]) -> Serialized:
-    return Serialized(document["type"], base64.b64decode(document["data"]))
+@cache
+def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in kind.model_fields.items()
+        if not field.is_required()
+    }
 
 
-def serialized_first_form(document: dict[str, JSON]) -> Serialized:
-    """As the first stored form has it: `t` and `b`, or `z` if it was compressed."""
-    if "z" in document:
-        return Serialized(document["t"], zlib.decompress(base64.b85decode(document["z"])))
-    return Serialized(document["t"], base64.b85decode(document["b"]))
+def _by_fields(message: BaseMessage) -> dict[str, JSON] | None:
+    """A message of LangChain by those of its fields that say something, if they make it again exactly."""
+    name = _NAMES.get(type(message))
+    if name is None:
+        return None
+    defaults = _defaults(type(message))
+    fields = {
+        field: value
+        for field, value in {**vars(message), **(message.__pydantic_extra__ or {})}.items()
+        if field not in defaults or defaults[field] != value
+    }
+    if not _is_plain(fields):
+        return None
+    content = fields.pop("content")
+    on_top = {field: fields.pop(field) for field in _ON_TOP if field in fields}
+    fields.pop("type", None)
+    written = {"role": _role_of(message), "content": content, **on_top, "lc": {"type": name, **fields}}
+    try:
+        return written if _is_exactly(from_fields(written), message) else None
+    except (TypeError, ValueError):  # its class takes these fields no more
+        return None
+
+
+def from_fields(message: dict[str, JSON]) -> BaseMessage:
+    """A message of LangChain that the transcript has by its fields."""
+    fields = dict(message["lc"])
+    kind = _CLASSES[fields.pop("type")]
+    on_top = {name: message[name] for name in _ON_TOP if name in message}
+    return kind(content=message["content"], **on_top, **fields)
+
+
+def _is_exactly(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of the same types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, BaseMessage):
+        return _is_exactly(
+            [vars(one), one.__pydantic_extra__],
+            [vars(other), other.__pydantic_extra__],
+        )
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_exactly(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_exactly, one, other))
+    return bool(one == other)
+
+
+def _is_of_transcript(item: Any) -> bool:
+    """Whether an item is a message of the transcript already."""
+    is_message = type(item) is dict and item.get("role") in ROLES
+    return is_message and not {"lc", "item"} & item.keys() and _is_plain(item)
+
+
+def _role_of(item: Any) -> str:
+    if isinstance(item, BaseMessage):
+        return _ROLES.get(item.type, "assistant" if item.type.lower().startswith("ai") else "user")
+    role = item.get("role") if isinstance(item, dict) else None
+    return role if role in ROLES else "user"

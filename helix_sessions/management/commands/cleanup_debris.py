@@ -26,7 +26,7 @@ class Command(JobCommand):
 examples:
   manage.py cleanup_debris --dry-run                      what is there
   manage.py cleanup_debris                                remove it, list stuck sessions
-  manage.py cleanup_debris --wake --stuck-after 60        and wake what has stood still for an hour
+  manage.py cleanup_debris --wake --stuck-after 60        and recover sessions stuck for an hour
 """
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -44,9 +44,9 @@ examples:
             type=not_negative,
             default=30,
             metavar="MINUTES",
-            help="A running session that has not changed for so long is stuck (default: %(default)s).",
+            help="A running session that has not changed for this long is stuck (default: %(default)s).",
         )
-        parser.add_argument("--wake", action="store_true", help="Wake the stuck sessions.")
+        parser.add_argument("--wake", action="store_true", help="Recover the stuck sessions.")
         add_fail_on_error(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

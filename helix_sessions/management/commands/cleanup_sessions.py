@@ -11,15 +11,16 @@ from helix_sessions.management.jobs import (
     stoppable,
 )
 from helix_sessions.models import Session
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store import SessionStore
 from helix_sessions.types import CleanupSummary
 
 
 class Command(JobCommand):
-    """Expires sessions whose time is over."""
+    """Expires sessions."""
 
     help = (
-        "Deal with each session whose expires_at is in the past and that has not completed or failed: delete "
+        "Expire each session whose expires_at is in the past and that has not completed or failed: delete "
         "the snapshots of its workspace, then set it to failed with the reason session_expired. Nothing else "
         "of it is deleted; that is what prune_sessions is for. A session that fails is logged, counted and "
         "tried again the next time. Safe to run at any time, repeatedly, and several at once. Ctrl-C ends it "
@@ -42,7 +43,7 @@ examples:
             metavar="N",
             help="How many sessions are looked up at a time (default: %(default)s).",
         )
-        parser.add_argument("--limit", type=positive, metavar="N", help="Deal with at most so many sessions.")
+        parser.add_argument("--limit", type=positive, metavar="N", help="Expire at most this many sessions.")
         parser.add_argument("--agent-type", metavar="TYPE", help="Only sessions of this agent type.")
         parser.add_argument(
             "--rest",
@@ -55,7 +56,7 @@ examples:
         add_fail_on_error(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        overdue = Session.objects.using(options["database"]).expired()
+        overdue = Session.objects.using(sessions_database(options["database"])).expired()
         if options["agent_type"] is not None:
             overdue = overdue.filter(agent_type=options["agent_type"])
         total = overdue.count()

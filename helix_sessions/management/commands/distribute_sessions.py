@@ -3,11 +3,12 @@ from argparse import ArgumentParser
 from typing import Any
 
 from helix_sessions.management.jobs import JobCommand
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store.maintenance.distribution import distribute
 
 
 class Command(JobCommand):
-    """Spreads the tables over a Citus cluster."""
+    """Distributes the tables over a Citus cluster."""
 
     help = (
         "Distribute every table of the app by session_id over the machines of a Citus cluster, colocated, so "
@@ -27,7 +28,7 @@ examples:
         parser.add_argument("--dry-run", action="store_true", help="Change nothing.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        done = distribute(options["database"], dry_run=options["dry_run"])
+        done = distribute(sessions_database(options["database"]), dry_run=options["dry_run"])
         if options["json"]:
             self.stdout.write(json.dumps([placement._asdict() for placement in done]))
             return

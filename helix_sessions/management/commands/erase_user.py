@@ -14,7 +14,7 @@ class Command(JobCommand):
     help = (
         "Remove all sessions of a person, with their sub-sessions, workspace snapshots, archived events and "
         "answers kept for repeated requests, and report what went. THIS CANNOT BE UNDONE; export_sessions "
-        "with the same --owner or --user-id makes a copy first. Branches that somebody else made of these "
+        "with the same --owner or --user-id makes a copy first. Branches that other users made of these "
         "sessions hold copies of messages; they are listed, and removed with --include-forks. The account "
         "itself, backups and what other people wrote about the person are not touched. Exit code 1 if "
         "anything could not be removed: run it again."

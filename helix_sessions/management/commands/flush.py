@@ -3,19 +3,15 @@ from typing import Any
 from django.core.management.commands import flush
 from django.db import connections
 
-from helix_sessions.models.guard import is_guarded, lower_guard, raise_guard
+from helix_sessions.models.guard import hinders_flush, lower_guard, raise_guard
 
 
 class Command(flush.Command):
-    """Django's flush, for which the guard of the event log steps aside.
-
-    On SQLite flush deletes table by table, in any order, so the log may come before its sessions.
-    PostgreSQL truncates, which no guard hinders.
-    """
+    """Django's flush, for which the guard of the event log steps aside."""
 
     def handle(self, **options: Any) -> None:
         connection = connections[options["database"]]
-        if connection.vendor != "sqlite" or not is_guarded(connection):
+        if not hinders_flush(connection):
             super().handle(**options)
             return
         lower_guard(connection)

@@ -2,8 +2,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.models.guard import is_guarded, lower_guard, raise_guard
 
 
@@ -16,13 +17,13 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="The database's alias.")
+        parser.add_argument("--database", help="The database's alias.")
         switch = parser.add_mutually_exclusive_group()
         switch.add_argument("--on", action="store_true", help="Refuse changes from now on.")
         switch.add_argument("--off", action="store_true", help="Allow changes from now on.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        connection = connections[options["database"]]
+        connection = connections[sessions_database(options["database"])]
         if options["on"]:
             raise_guard(connection)
         elif options["off"]:

@@ -42,7 +42,7 @@ examples:
         )
         owner = parser.add_mutually_exclusive_group()
         owner.add_argument("--owner", metavar="USERNAME", help="Make this account the owner of all.")
-        owner.add_argument("--no-owner", action="store_true", help="Make nobody the owner.")
+        owner.add_argument("--no-owner", action="store_true", help="Import without owners.")
         parser.add_argument(
             "--no-check",
             action="store_false",

@@ -1,20 +1,20 @@
-"""Remove the answers of the HTTP API whose time is over."""
+"""Remove expired idempotency keys of the HTTP API."""
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
-from django.db import DEFAULT_DB_ALIAS
+from django.core.management.base import CommandParser
 
+from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.store import SessionStore
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     """`manage.py prune_idempotency_keys`: safe to repeat, at any time."""
 
     help = "Remove answers kept for an Idempotency-Key after IDEMPOTENCY_LIFETIME. Run it once a day."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
+        parser.add_argument("--database")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Remove them and say how many."""

@@ -12,11 +12,12 @@ from helix_sessions.management.jobs import (
     stoppable,
 )
 from helix_sessions.models import Session
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store import SessionStore
 
 
 class Command(JobCommand):
-    """Seals all content with the active key."""
+    """Encrypts all content with the active key."""
 
     help = (
         "Encrypt everything that is stored with the active key of ENCRYPTION: what another key encrypted and "
@@ -30,14 +31,14 @@ examples:
   manage.py rotate_encryption --new-key                 print a new random key for the settings
   manage.py rotate_encryption --dry-run                 how much is not under the active key
   manage.py rotate_encryption                           encrypt it
-  manage.py rotate_encryption --after SESSION_ID        go on behind a session
+  manage.py rotate_encryption --after SESSION_ID        continue after a session
 """
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--new-key", action="store_true", help="Print a new key and do nothing else.")
         parser.add_argument("--dry-run", action="store_true", help="Count, and change nothing.")
-        parser.add_argument("--after", default="", metavar="ID", help="Begin behind this session.")
+        parser.add_argument("--after", default="", metavar="ID", help="Start after this session.")
         parser.add_argument("--page-size", type=positive, default=200, metavar="N", help="Rows at a time.")
         add_fail_on_error(parser)
 
@@ -45,7 +46,11 @@ examples:
         if options["new_key"]:
             self.stdout.write(b64encode(secrets.token_bytes(32)).decode())
             return
-        total = Session.objects.using(options["database"]).filter(session_id__gt=options["after"]).count()
+        total = (
+            Session.objects.using(sessions_database(options["database"]))
+            .filter(session_id__gt=options["after"])
+            .count()
+        )
         progress = Progress(self.stderr, "sessions", total)
         with stoppable(self.stderr) as stop:
             summary = SessionStore(options["database"]).rotate_encryption(

@@ -6,21 +6,22 @@ import threading
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS
+from django.core.management.base import CommandError
 
 from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.runtime.agents import configured_agents
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
+from helix_sessions.runtime.webhook_sender import WebhookSender
 from helix_sessions.types import RunOutcome
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = "Runs the agents of HELIX_SESSIONS['AGENTS'] on the sessions that have something to do."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--concurrency", type=_positive, default=4, help="sessions at a time (4)")
-        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="the alias of the database")
+        parser.add_argument("--database", help="the alias of the database")
         parser.add_argument("--lease", type=float, default=30.0, help="seconds a lease lasts (30)")
         parser.add_argument(
             "--poll", type=float, default=LOOK_SECONDS, help=f"seconds between two looks ({LOOK_SECONDS})"
@@ -50,16 +51,17 @@ class Command(BaseCommand):
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        tally = worker.work(until_idle=options["once"])
+        with WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"]):
+            tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:
-        said = f": {outcome.error}" if outcome.error else ""
-        self.stdout.write(f"{session_id!r} {outcome.kind}{said:.200}")
+        error = f": {outcome.error}" if outcome.error else ""
+        self.stdout.write(f"{session_id!r} {outcome.kind}{error:.200}")
 
     def _stop_on_signals(self, worker: Worker, grace: float) -> None:
-        """First let activities end, then hand over at the next boundary, at last go: leases run out."""
+        """First let activities end, then hand over at the next boundary, finally exit: leases expire."""
         if threading.current_thread() is not threading.main_thread():
             return
         signals = (signal.SIGINT, signal.SIGTERM)

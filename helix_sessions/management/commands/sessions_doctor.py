@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 
 from helix_sessions.management.jobs import JobCommand, Progress, positive, stoppable
 from helix_sessions.models import Session
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Finding
 
@@ -26,7 +27,7 @@ class Command(JobCommand):
 examples:
   manage.py sessions_doctor                        look at everything
   manage.py sessions_doctor --session SESSION_ID   at one session
-  manage.py sessions_doctor --repair               and put right what leaves no doubt
+  manage.py sessions_doctor --repair               and repair what follows from other rows
   manage.py sessions_doctor --deep                 read and reassemble every state as well (slow)
 """
 
@@ -42,7 +43,7 @@ examples:
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        rows = Session.objects.using(options["database"])
+        rows = Session.objects.using(sessions_database(options["database"]))
         progress = Progress(self.stderr, "sessions", None if options["session"] else rows.count())
 
         def show(finding: Finding) -> None:

@@ -1,18 +1,13 @@
 """What an action is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+from helix_sessions.messages.tool_ledger import heal
+from helix_sessions.runtime.loop.io import IO, Inline, finished
 from helix_sessions.store import SessionStore
-from helix_sessions.transcripts import heal
 from helix_sessions.types import JSON, UNSET, Unset
 from helix_sessions.values.agents import AgentSession
-
-T = TypeVar("T")
-
-Stages = Generator[Awaitable[Any], Any, T]
-"""What has to be awaited is yielded, and its value comes back."""
 
 
 class Action(Protocol):
@@ -27,11 +22,12 @@ class Action(Protocol):
         ...
 
 
-class Desk:
-    """What an action that saves on its way has at hand: the store, and a way to save."""
+class ActionContext:
+    """What an action that saves on its way has at hand: the store, a way to wait, and a way to save."""
 
-    def __init__(self, store: SessionStore | None = None) -> None:
+    def __init__(self, store: SessionStore | None = None, io: IO | None = None) -> None:
         self.store = SessionStore() if store is None else store
+        self.io: IO = Inline() if io is None else io
         self.writes: list[Any] = []
         """Writes to the custom state that are saved with the outcome."""
         self.output: JSON | Unset = UNSET
@@ -41,7 +37,7 @@ class Desk:
         """Results to add for tool calls that nobody answered."""
         return heal(session.state.messages)
 
-    def save(self, session: AgentSession) -> AgentSession:
+    async def save(self, session: AgentSession) -> AgentSession:
         """The session as it is stored now; here, without a runtime, as it is."""
         return session
 
@@ -50,11 +46,9 @@ class StagedAction(ABC):
     """An action that saves more than once, or awaits something."""
 
     @abstractmethod
-    def stages(self, session: AgentSession, desk: Desk) -> Stages[AgentSession]:
-        """Go through the action, saving with `desk.save` on the way; what is returned is saved last."""
+    async def stages(self, session: AgentSession, context: ActionContext) -> AgentSession:
+        """Go through the action, saving with `context.save` on the way; what is returned is saved last."""
 
     def execute_on(self, session: AgentSession) -> AgentSession:
         """The session after the action, with nothing saved."""
-        from helix_sessions.runtime.loop.waiting import finish
-
-        return finish(self.stages(session, Desk()))
+        return finished(self.stages(session, ActionContext()))

@@ -5,10 +5,15 @@ from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.runtime.actions.base import Desk, StagedAction, Stages
-from helix_sessions.runtime.executions import execution_of
+from helix_sessions.runtime import errors
+from helix_sessions.runtime.actions.base import ActionContext, StagedAction
+from helix_sessions.runtime.collected import CollectedJournal
+from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop, budget_exceeded
+from helix_sessions.runtime.loop.stops import Stop
+from helix_sessions.runtime.outcomes import MOST_OF_AN_ERROR, read, storable
+from helix_sessions.store.driving.boundaries import Ending
 from helix_sessions.store.engine import inputs
-from helix_sessions.types import Message
+from helix_sessions.types import UNSET, Message
 from helix_sessions.values.agents import AgentSession, Execution
 
 
@@ -33,13 +38,67 @@ class SendMessage(StagedAction):
         if not callable(getattr(self.agent, "run_turn", self.agent)):
             raise InvalidInput("An agent has a run_turn, or is a callable that takes the session.")
 
-    def stages(self, session: AgentSession, desk: Desk) -> Stages[AgentSession]:
+    async def stages(self, session: AgentSession, context: ActionContext) -> AgentSession:
         """The message, then the outcome."""
         said = self.message if not isinstance(self.message, str) else _by_user(self.message)
         state = session.state
-        asked = session.with_messages(*desk.healing(session), documents.load(documents.dump(dict(said))))
+        healed = await context.io.db(context.healing, session)
+        asked = session.with_messages(*healed, documents.load(documents.dump(dict(said))))
         begun = asked.with_state(execution_count=state.execution_count + 1, execution=Execution("running"))
-        return (yield from execution_of(self.agent, desk.save(begun), desk))
+        saved = await context.save(begun)
+        journal = CollectedJournal(context.io, context.store, saved, Stop())
+        execution = await self._execute(journal, context)
+        return journal.current().with_state(execution=execution)
+
+    async def _execute(self, journal: CollectedJournal, context: ActionContext) -> Execution:
+        try:
+            status, error = await self._drive(journal, context)
+            await context.io.db(journal.check_writes)
+        except Exception as failure:
+            journal.writes.clear()
+            status, error = "failed", storable(f"{type(failure).__name__}: {failure}")
+        ending = journal.ending
+        context.writes = journal.writes
+        if status == "completed" and ending is not None and ending.output is not None:
+            context.output = ending.output
+        else:
+            context.output = UNSET
+        progress = journal.progress
+        return Execution(status, error, progress.turns, progress.usage)
+
+    async def _drive(self, journal: CollectedJournal, context: ActionContext) -> tuple[str, str | None]:
+        """Let the agent answer through the loop; how that ended, and why."""
+        ending = budget_exceeded(journal, journal.definition)
+        if ending is None and not hasattr(self.agent, "run_turn"):
+            return await self._call(journal, context)
+        if ending is None:
+            loop = RunLoop(context.io, self.agent, journal, journal.stop, Bounds(turn_limit=None))
+            await loop.run()
+            ending = journal.ending
+        if journal.waits:
+            return "waiting", None
+        return _status(ending)
+
+    async def _call(self, journal: CollectedJournal, context: ActionContext) -> tuple[str, str | None]:
+        """A callable answers once, with as many messages as it likes."""
+        value = await context.io.ask(lambda: self.agent(journal.current()), journal.stop)
+        answer = read(value, one_message=False)
+        journal.progress.turns += 1
+        journal.progress.usage = answer.usage
+        journal.messages.extend(answer.messages)
+        journal.writes.extend(answer.writes)
+        failed = answer.error is not None
+        journal.ending = Ending(status="failed" if failed else "completed", output=answer.output)
+        return ("failed", answer.error) if failed else ("completed", None)
+
+
+def _status(ending: Ending | None) -> tuple[str, str | None]:
+    if ending is None:
+        return "completed", None
+    if ending.error is None:
+        return ending.status, None
+    exceeded = ending.failure_reason == errors.BUDGET_EXCEEDED
+    return "budget_exceeded" if exceeded else ending.status, ending.error["message"][:MOST_OF_AN_ERROR]
 
 
 def _by_user(text: str) -> dict[str, str]:

@@ -1,29 +1,40 @@
-"""Keeps what this process drives: leases are renewed and requests to stop are noticed while agents work.
+"""Keeps what this process drives: leases are renewed, and requests to stop and decisions of others are
+noticed while agents work.
 
-One thread serves all sessions of the process. It lives as long as something is driven.
+One thread serves all sessions of the process. It lives as long as something is driven. Where commits of other
+processes are announced it looks when one is, and otherwise now and then.
 """
 
 import logging
 import os
 import threading
 import time
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 from django.db import connections
 
 from helix_sessions.exceptions import Fenced, SessionNotFound
+from helix_sessions.models import Session
 from helix_sessions.runtime.loop.stops import Stop
 from helix_sessions.store import SessionStore
-from helix_sessions.types import Lease, RunOutcome
+from helix_sessions.stream.hub import hub
+from helix_sessions.types import Fragment, Lease, RunOutcome
 
 _log = logging.getLogger("helix_sessions.runner")
 
 LOOK_SECONDS = 0.5
 """How often requests to stop are looked for: one query for all sessions of the process."""
 
+driving: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("helix_sessions_driving", default=())
+"""The sessions around the code that is running: a tool cannot wait for the session it is a tool of."""
+
 
 @dataclass(eq=False)
-class Driven:
+class OwnedSession:
     """A session that this process drives."""
 
     store: SessionStore
@@ -34,78 +45,108 @@ class Driven:
     outcome: RunOutcome | None = None
     lease: Lease | None = None
     lost: bool = False
-    """Another owner has the session; nothing of this one's can be written any more."""
+    """Another owner has the session, or somebody ended its run; nothing can be written any more."""
     leaving: bool = False
     """This process is about to end: at the next boundary somebody else goes on."""
+    knocked: bool = False
+    """Somebody in this process asked for a look while it was driven."""
+    stale_request: datetime | None = None
+    """A request to stop that was made before this process took the session: it is not for this one."""
+    closing: Callable[[], bool] = bool
     renew_at: float = 0.0
+    noticed: Callable[[], None] | None = None
 
     @property
     def place(self) -> tuple[str, str]:
         return self.store.using, self.session_id
 
+    def poke(self, first_seq: int | None) -> None:
+        """The session was written; by its driver, unless the code that did it is not driven itself."""
+        if self.noticed is not None and not (first_seq is not None and self.place in driving.get()):
+            self.noticed()
 
-class HandedOver(Exception):
-    """This process ends, and has left the session to the next that looks for it."""
+    def offer(self, fragment: Fragment) -> None:
+        """Fragments are for readers."""
+
+    def detach(self) -> None:
+        """Nothing is held for readers."""
 
 
-class Keeper:
+class LeaseKeeper:
     """What this process drives at the moment."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._driven: dict[tuple[str, str], Driven] = {}
-        self._kept: set[Driven] = set()
+        self._driven: dict[tuple[str, str], OwnedSession] = {}
+        self._kept: set[OwnedSession] = set()
+        self._noticed = False
         self._thread: threading.Thread | None = None
 
-    def enter(self, driven: Driven) -> Driven:
-        """Begin to drive a session, unless this process does already; who drives it now."""
+    def enter(self, owned: OwnedSession, *, knocks: bool = False) -> OwnedSession:
+        """Begin to drive a session, unless this process does already; who drives it now. With `knocks`
+        that one looks once more when it has ended."""
         with self._changed:
             if os.getpid() != self._pid:  # after a fork: nothing of it is ours, and the thread is not there
                 self._pid, self._driven, self._kept, self._thread = os.getpid(), {}, set(), None
-            return self._driven.setdefault(driven.place, driven)
+            other = self._driven.setdefault(owned.place, owned)
+            other.knocked |= knocks and other is not owned
+            return other
 
-    def find(self, using: str, session_id: str) -> Driven | None:
+    def find(self, using: str, session_id: str) -> OwnedSession | None:
         """Who drives a session in this process."""
         with self._changed:
             return self._driven.get((using, session_id)) if os.getpid() == self._pid else None
 
-    def leave(self, driven: Driven, outcome: RunOutcome | None) -> None:
-        """The end of `enter`."""
+    def leave(self, owned: OwnedSession, outcome: RunOutcome | None) -> bool:
+        """The end of `enter`; whether somebody asked for a look meanwhile."""
         with self._changed:
-            self._driven.pop(driven.place, None)
-        driven.outcome = outcome
-        driven.done.set()
+            self._driven.pop(owned.place, None)
+            knocked = owned.knocked
+        owned.outcome = outcome
+        owned.done.set()
+        return knocked
 
     def leave_all(self) -> None:
         """Hand every session over at its next boundary."""
         with self._changed:
-            for driven in self._driven.values():
-                driven.leaving = True
+            for owned in self._driven.values():
+                owned.leaving = True
 
-    def keep(self, driven: Driven, lease: Lease) -> None:
-        """Renew the lease from now on."""
-        driven.lease = lease
-        driven.renew_at = time.monotonic() + driven.lease_ttl / 3
+    def keep(self, owned: OwnedSession, lease: Lease) -> None:
+        """Renew the lease from now on, and notice what others do."""
+        owned.lease = lease
+        owned.renew_at = time.monotonic() + owned.lease_ttl / 3
+        owned.noticed = self._notice
         with self._changed:
-            self._kept.add(driven)
+            self._kept.add(owned)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="helix-keeper", daemon=True)
                 self._thread.start()
+        hub.watch(owned.place, owned)
 
-    def let_go(self, driven: Driven) -> None:
+    def let_go(self, owned: OwnedSession) -> None:
         """Renew it no more."""
+        hub.unwatch(owned.place, owned)
+        owned.noticed = None
         with self._changed:
-            self._kept.discard(driven)
+            self._kept.discard(owned)
+            self._changed.notify_all()
+
+    def _notice(self) -> None:
+        with self._changed:
+            self._noticed = True
             self._changed.notify_all()
 
     def _work(self) -> None:
         try:
             while True:
                 with self._changed:
-                    shortest = min((driven.lease_ttl / 3 for driven in self._kept), default=LOOK_SECONDS)
-                    self._changed.wait_for(lambda: not self._kept, min(LOOK_SECONDS, shortest))
-                    kept = list(self._kept)
+                    shortest = min((owned.lease_ttl / 3 for owned in self._kept), default=LOOK_SECONDS)
+                    self._changed.wait_for(
+                        lambda: self._noticed or not self._kept, min(LOOK_SECONDS, shortest)
+                    )
+                    kept, self._noticed = list(self._kept), False
                     if not kept:
                         self._thread = None
                         return
@@ -117,33 +158,47 @@ class Keeper:
                 if self._thread is threading.current_thread():  # it died, and the next keep needs another
                     self._thread = None
 
-    def _renew(self, kept: list[Driven]) -> None:
-        for driven in kept:
-            if driven.lease is None or driven.lost or time.monotonic() < driven.renew_at:
+    def _renew(self, kept: list[OwnedSession]) -> None:
+        for owned in kept:
+            if owned.lease is None or owned.lost or time.monotonic() < owned.renew_at:
                 continue
             try:
-                driven.lease = driven.store.renew_lease(driven.lease, driven.lease_ttl)
-                driven.renew_at = time.monotonic() + driven.lease_ttl / 3
+                owned.lease = owned.store.renew_lease(owned.lease, owned.lease_ttl)
+                owned.renew_at = time.monotonic() + owned.lease_ttl / 3
             except Fenced:
-                if driven in self._kept:
-                    driven.lost = True
-                    driven.stop.set()
+                self._lose(owned)
             except SessionNotFound:
                 pass  # deleted, or not committed yet: whoever writes to it will know
             except Exception:
-                _log.exception("The lease of session %r could not be renewed.", driven.session_id)
+                _log.exception("The lease of session %r could not be renewed.", owned.session_id)
                 connections.close_all()
 
-    def _look(self, kept: list[Driven]) -> None:
-        for using in {driven.store.using for driven in kept}:
-            here = {driven.session_id: driven for driven in kept if driven.store.using == using}
+    def _lose(self, owned: OwnedSession) -> None:
+        if owned in self._kept:
+            owned.lost = True
+            owned.stop.set(at_once=True)
+
+    def _look(self, kept: list[OwnedSession]) -> None:
+        for using in {owned.store.using for owned in kept}:
+            here = {owned.session_id: owned for owned in kept if owned.store.using == using}
             try:
-                rows = SessionStore(using).query_sessions().interrupted_by_request()
-                for key in rows.filter(session_id__in=list(here)).values_list("session_id", flat=True):
-                    here[key].stop.set()
+                for key, *found in _rows(using, list(here)):
+                    self._see(here[key], *found)
             except Exception:
                 _log.exception("Requests to stop could not be looked for.")
                 connections.close_all()
 
+    def _see(self, owned: OwnedSession, fence: int, token: str | None, asked: Any) -> None:
+        lease = owned.lease
+        if lease is not None and (lease.fence, lease.token) != (fence, token):
+            self._lose(owned)
+        elif asked not in (None, owned.stale_request):
+            owned.stop.set()
 
-keeper = Keeper()
+
+def _rows(using: str, keys: list[str]) -> Any:
+    rows = Session.objects.using(using).filter(session_id__in=keys)
+    return rows.values_list("session_id", "fence", "lease_token", "interrupt_requested_at")
+
+
+keeper = LeaseKeeper()

@@ -1,273 +1,391 @@
-"""An activity: a run of the agent from the inputs that opened it to its end, turn after turn."""
+"""The loop: one run of an agent, turn after turn, from what opened it to its end."""
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from helix_sessions.exceptions import Fenced, InvalidDocument, InvalidWrites
-from helix_sessions.runtime import tool_calls
-from helix_sessions.runtime.answers import words
-from helix_sessions.runtime.loop import steps
-from helix_sessions.runtime.loop.context_policy import Shown, Unavailable
-from helix_sessions.runtime.loop.drivers import IO
-from helix_sessions.runtime.loop.lease_keeper import Driven, HandedOver
-from helix_sessions.runtime.loop.stops import Stopped
-from helix_sessions.runtime.outcomes import added, checked
-from helix_sessions.runtime.tool_calls import ToolCalls
+from helix_sessions.exceptions import Fenced
+from helix_sessions.messages.tool_ledger import ToolCall, calls_in
+from helix_sessions.runtime import budgets, errors, retries, telemetry, tools
+from helix_sessions.runtime.agents import Toolbox
+from helix_sessions.runtime.budgets import Spent
+from helix_sessions.runtime.loop.context_policy import Unavailable
+from helix_sessions.runtime.loop.io import IO
+from helix_sessions.runtime.loop.journal import Journal
+from helix_sessions.runtime.loop.stops import Stop
+from helix_sessions.runtime.outcomes import Answer, added, read
 from helix_sessions.runtime.turn_context import TurnContext, settling
-from helix_sessions.store import SessionStore
-from helix_sessions.types import PendingCall, Run, RunOutcome, TurnOutcome
+from helix_sessions.store.calls.tool_rules import applicable
+from helix_sessions.store.driving.boundaries import INTERRUPTED, REFUSED, Ending, Next, Outcome, Step
+from helix_sessions.store.driving.suspensions import Interrupted
+from helix_sessions.store.driving.turn_log import TurnStart
+from helix_sessions.types import RetryPolicy, ToolRule
+from helix_sessions.values.agents import AgentDefinition
 
 _log = logging.getLogger("helix_sessions.runner")
 
-TURN_LIMIT_EXCEEDED = "turn_limit_exceeded"
-AGENT_RAISED = "agent_raised"
-AGENT_FAILED = "agent_failed"
-CONTEXT_UNAVAILABLE = "context_unavailable"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far a run may go."""
+
+    turn_limit: int | None = 25
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    turn_timeout: float | None = None
+    most_steers: int = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a step comes to."""
-
-    step_id: str
-    messages: Sequence[dict[str, Any]]
-    writes: Sequence[Any] = ()
-    """What the turn itself writes, where no tool was executed."""
-    discard: bool = False
-    """What it staged is forgotten."""
+class HandedOver(Exception):
+    """This process ends, and has left the session to the next that looks for it."""
 
 
-class Activity:
+class _Ended(Exception):
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class RunLoop:
     """One run, driven to its end."""
 
-    def __init__(
-        self,
-        io: IO,
-        store: SessionStore,
-        agent: Any,
-        driven: Driven,
-        run: Run,
-        *,
-        mode: str,
-        turn_limit: int,
-        shown: Shown,
-        forced: bool,
-        approved: Sequence[Mapping[str, Any]] = (),
-        recovered: bool = False,
-    ) -> None:
+    def __init__(self, io: IO, agent: Any, journal: Journal, stop: Stop, bounds: Bounds) -> None:
         self._io = io
-        self._store = store
         self._agent = agent
-        self._driven = driven
-        self._key = run.session_id
-        self._run = run
-        self._mode = mode
-        self._turn_limit = turn_limit
-        self._shown = shown
-        self._forced = forced
-        self._approved = approved
-        self._recovered = recovered
-        self._turns = 0
-        self._usage: Any = None
+        self._toolbox = Toolbox(agent)
+        self._journal = journal
+        self._stop = stop
+        self._bounds = bounds
+        self._span: telemetry.AgentSpan | None = None
 
-    async def run(self) -> tuple[RunOutcome, bool]:
-        """Drive it; how it ended, and whether the drain goes on to the next."""
+    async def run(self) -> Outcome:
+        """Drive it; what became of it."""
+        if not telemetry.is_on():
+            return await self._drive()
+        with await self._io.db(self._journal.span) as self._span:
+            outcome = await self._drive()
+            run, progress = outcome.run, self._journal.progress
+            if run is not None:
+                self._span.finish(run.status, usage=progress.usage, error=run.error)
+            return outcome
+
+    async def _drive(self) -> Outcome:
         try:
-            return await self._work()
+            if self._journal.open_calls.calls:
+                await self._execute_open_calls()
+            while True:
+                await self._turn()
+        except _Ended as ended:
+            return ended.outcome
         except Unavailable as error:
-            return await self._fail(str(error), CONTEXT_UNAVAILABLE), False
+            return await self._journal.end(_failed(errors.CONTEXT_UNAVAILABLE, str(error)))
 
-    async def _work(self) -> tuple[RunOutcome, bool]:
-        if self._recovered:
-            await self._io.db(self._shown.before_promotion, self._store, self._key)
-        if self._approved:
-            ended = await self._execute_approved()
-            if ended is not None:
-                return ended
+    async def _turn(self) -> None:
+        """One call of the model and what follows from it."""
+        self._journal.check()
+        number = self._journal.progress.turns + 1
+        turn = await self._journal.start(number)
+        if self._stop.is_set():
+            await self._interrupted(turn)
+        exceeded = budget_exceeded(self._journal, budgets.defined(turn.definition, self._agent))
+        if exceeded is not None:
+            raise _Ended(await self._journal.end(exceeded))
+        began = time.monotonic()
+        answer, turn = await self._answer(turn)
+        progress = self._journal.progress
+        progress.turns += 1
+        progress.usage = added(progress.usage, answer.usage)
+        model = turn.definition.model
+        messages = tuple(self._named(message, model) for message in answer.messages)
+        answer = replace(answer, messages=messages)
+        model = (answer.message or {}).get("model", model)
+        asked = tools.asked(self._toolbox, answer, await self._rules(turn, answer))
+        finished = {
+            "turn": number,
+            "model": model,
+            "usage": answer.usage,
+            "finish_reason": _finish_reason(answer, asked),
+        }
+        step = Step(
+            turn_id=turn.turn_id,
+            number=number,
+            messages=messages,
+            writes=answer.writes,
+            usage=answer.usage,
+            finished=finished,
+            rulings=asked.rulings,
+        )
+        self._journal.check()
+        ends = answer.final is not False if not asked.order else bool(answer.final) and not asked.open
+        if answer.error is not None or self._stop.is_set() or ends:
+            await self._conclude(answer, asked, _timed(step, began))
+        else:
+            await self._follow(turn, step, answer, asked, began)
+
+    async def _answer(self, turn: TurnContext) -> tuple[Answer, TurnContext]:
+        """What the model says, asked again as the retry policy says, or once more with a smaller context."""
+        attempt, smaller = self._journal.failed_attempts + 1, False
         while True:
-            if self._driven.leaving:
-                raise HandedOver
-            await self._io.db(self._check_lease)
-            if await self._is_interrupted():
-                return await self._interrupted()
-            promoted = await self._io.db(self._store.promote_inputs, self._key, self._mode)
-            self._mode = "steer"
-            if not (promoted or self._forced or self._turns):
-                return await self._end("completed"), True  # whoever asked took it back
-            ended = await self._turn()
-            if ended is not None:
-                return ended
-            if self._turns >= self._turn_limit:
-                return await self._fail(TURN_LIMIT_EXCEEDED, TURN_LIMIT_EXCEEDED), False
-            await self._io.db(self._shown.before_promotion, self._store, self._key)
-
-    async def _turn(self) -> tuple[RunOutcome, bool] | None:
-        """One call of the model and what follows from it; `None`: the activity goes on."""
-        turn = await self._context()
-        try:
-            answer = await self._ask(turn)
-            outcome = checked(answer)
-        except Stopped:
-            return await self._interrupted()
-        except Fenced:
-            raise
-        except Exception as error:
-            if self._driven.stop.is_set():  # it was asked to stop, and does so by raising
-                return await self._interrupted()
-            _log.warning("The agent of session %r raised.", self._key, exc_info=error)
-            return await self._fail(words(error), AGENT_RAISED), False
-        self._turns += 1
-        self._usage = added(self._usage, outcome.usage)
-        return await self._follow(turn, outcome)
-
-    async def _ask(self, turn: TurnContext) -> Any:
-        """The model, a second time if its context was too large and could be made smaller."""
-        try:
-            return await self._once(turn)
-        except Exception as error:
-            if turn.wrote or not await self._slow(
-                partial(self._shown.after_overflow, self._store, self._key, error)
-            ):
+            try:
+                call = settling(self._agent.run_turn, turn, turn=turn)
+                if self._span is not None:
+                    model = _name(turn.definition.model)
+                    opens = partial(telemetry.chat_span, self._span, model=model, context=turn.context)
+                    call = telemetry.around(opens, call)
+                value = await self._io.ask(call, self._stop, self._turn_timeout)
+                return read(value), turn
+            except Fenced:
                 raise
-        return await self._once(await self._context())
+            except Exception as error:
+                self._journal.check()
+                if self._stop.is_set():  # it was cancelled, or stops by raising
+                    await self._interrupted(turn)
+                if not (smaller or turn.wrote) and await self._journal.makes_smaller(error):
+                    smaller, turn = True, await self._journal.start(self._journal.progress.turns + 1)
+                    continue
+                await self._retry(turn, error, attempt)
+                attempt += 1
+                turn.close()
+                turn = await self._journal.start(self._journal.progress.turns + 1)
 
-    async def _once(self, turn: TurnContext) -> Any:
-        return await self._io.ask(settling(self._agent.run_turn, turn, turn=turn), self._driven.stop)
+    async def _retry(self, turn: TurnContext, error: Exception, attempt: int) -> None:
+        """Wait for the next attempt, or end the run."""
+        turn.close()
+        wait = retries.delay(error, self._retry_policy, attempt)
+        told = errors.document(errors.code_of(error), error, attempt=attempt)
+        if wait is None:
+            _log.warning("The agent of session %r raised.", turn.session_id, exc_info=error)
+            step = {"turn_id": turn.turn_id, "attempt": attempt, "error": told, "retry_at": None}
+            ending = replace(_failed(errors.AGENT_RAISED, told), failed_call=step)
+            raise _Ended(await self._journal.end(ending))
+        await self._journal.call_failed(turn, attempt, told, wait)
+        self._journal.check()
+        if self._stop.is_set():
+            await self._interrupted(turn)
 
-    async def _follow(self, turn: TurnContext, outcome: TurnOutcome) -> tuple[RunOutcome, bool] | None:
-        """Store what the model said, execute the tools it asks for, decide what is next."""
-        step_id, message = turn.turn_id, outcome.message
-        asked = tool_calls.asked(self._agent, message)
-        interrupted = await self._is_interrupted()
-        if message is None or outcome.error is not None or interrupted or not (asked.own or asked.pending):
-            return await self._say(outcome, asked, step_id, interrupted=interrupted)
-        said = await self._io.db(
-            self._store.open_step, self._key, writes=outcome.writes, message=message, **self._names(step_id)
+    async def _interrupted(self, turn: TurnContext) -> None:
+        """End the run, with what was said so far."""
+        self._journal.check()
+        turn.close()
+        said = turn.said_so_far
+        step = None
+        if said:
+            message = {"role": "assistant", "content": said, "interrupted": True}
+            finished = {"turn": self._journal.progress.turns + 1, "finish_reason": "interrupted"}
+            message = self._named(message, turn.definition.model)
+            step = Step(turn_id=turn.turn_id, number=0, messages=[message], finished=finished)
+        raise _Ended(await self._journal.end(INTERRUPTED, step))
+
+    async def _follow(
+        self, turn: TurnContext, step: Step, answer: Answer, asked: tools.Asked, began: float
+    ) -> None:
+        """Execute the tools of a step, and commit it, or wait for the others who answer."""
+        results = {call["id"]: tools.refused(call, why) for call, why in asked.refused}
+        spawns = list(asked.spawns)
+        if asked.own:
+            await self._journal.say(turn, step, asked.own)
+            step = replace(step, messages=(), writes=(), usage=None)
+            await self._execute(turn, asked, results, spawns)
+        failed = any(result.get("is_error") for result in results.values())
+        results.update(answer.results)
+        ending = Ending(status="completed", output=answer.output) if answer.final and not failed else None
+        await self._settle_step(_timed(step, began), asked, results, spawns, ending)
+
+    async def _rules(self, turn: TurnContext, answer: Answer) -> Sequence[ToolRule]:
+        """The tool rules that may be about the calls of an answer."""
+        if not calls_in(answer.message):
+            return ()
+        state = turn.state
+        return await self._io.db(applicable, turn.using, state.session_id, state.agent_type, state.owner_id)
+
+    async def _execute_open_calls(self) -> None:
+        """Calls that a person approved while the session was suspended, or that may be repeated."""
+        open_calls = self._journal.open_calls
+        turn = await self._journal.start(0)
+        step = Step(turn_id=turn.turn_id, number=0)
+        await self._journal.say(turn, step, open_calls.calls)
+        order = [call["id"] for call in open_calls.calls]
+        asked = tools.Asked(order=order, approved=set(order) - set(open_calls.tries))
+        for call in open_calls.calls:
+            tools.add_executed(asked, self._toolbox, call)
+        results = {call["id"]: tools.refused(call, why) for call, why in asked.refused}
+        spawns: list[tuple[ToolCall, Any]] = list(asked.spawns)
+        if asked.own:
+            await self._execute(turn, asked, results, spawns)
+        await self._settle_step(step, asked, results, spawns)
+
+    async def _execute(
+        self,
+        turn: TurnContext,
+        asked: tools.Asked,
+        results: dict[str, dict[str, Any]],
+        spawns: list[tuple[ToolCall, Any]],
+    ) -> None:
+        journal = self._journal
+        work = tools.ToolCalls(
+            self._toolbox,
+            turn,
+            key_of=lambda call: journal.key_of(turn, call),
+            settle=lambda settled: journal.settle(turn, settled),
+            log_again=lambda call, attempt, error: journal.log_again(turn, call, attempt, error),
+            policy=self._retry_policy,
+            approved=asked.approved,
+            span=self._span,
         )
-        calls = ToolCalls(self._store, self._agent, turn, step_id=step_id, position=said.first_position)
-        results = await calls.execute(self._io, asked.own, self._driven.stop)
-        interrupted = await self._is_interrupted()
-        if asked.pending and not interrupted:
-            await self._io.db(
-                steps.suspend, self._store, self._key, results, asked.pending, **self._names(step_id)
-            )
-            return await self._io.db(self._suspended), False
-        results += tool_calls.refused(_plain(asked.pending), tool_calls.NOT_EXECUTED)
-        return await self._commit(Step(step_id, results), "interrupted" if interrupted else None)
+        work.tried(journal.open_calls.tries)
+        for result in await work.execute(self._io, asked.own, self._stop):
+            if result.spawn is not None:
+                spawns.append((result.call, result.spawn))
+            elif result.waits is not None:
+                asked.pending.append(tools.pending_call(self._toolbox, result.call, result.waits))
+            elif result.message is not None:
+                results[result.call["id"]] = result.message
 
-    async def _say(
-        self, outcome: TurnOutcome, asked: tool_calls.Asked, step_id: str, *, interrupted: bool
-    ) -> tuple[RunOutcome, bool] | None:
-        """Commit a message no tool follows. Calls in it are refused, because the activity ends here."""
-        messages = [] if outcome.message is None else [cast(dict[str, Any], outcome.message)]
-        messages += tool_calls.refused([*asked.own, *_plain(asked.pending)], tool_calls.NOT_EXECUTED)
-        step = Step(step_id, messages, outcome.writes)
-        if interrupted:
-            return await self._commit(step, "interrupted")
-        if outcome.error is not None:
-            return await self._commit(step, "failed", error=outcome.error, failure_reason=AGENT_FAILED)
-        if (await self._io.db(self._store.count_inputs, self._key))["steer"]:
-            return await self._commit(step, None)
-        return await self._commit(step, "completed", output=outcome.output)
+    async def _settle_step(
+        self,
+        step: Step,
+        asked: tools.Asked,
+        results: dict[str, dict[str, Any]],
+        spawns: list[tuple[ToolCall, Any]],
+        ending: Ending | None = None,
+    ) -> None:
+        """Commit what is ready, and wait for the rest; or go on with the next turn, or end as it says."""
+        self._journal.check()
+        not_spawned = await self._journal.refusals(spawns) if spawns else {}
+        results.update(
+            (call["id"], tools.refused(call, not_spawned[call["id"]]))
+            for call, _ in spawns
+            if call["id"] in not_spawned
+        )
+        spawns = [(call, spawn) for call, spawn in spawns if call["id"] not in not_spawned]
+        if (asked.pending or spawns) and not self._stop.is_set():
+            kind = _kind(asked, spawns, results)
+            ready = replace(step, messages=(*step.messages, *_in_order(asked, results)))
+            try:
+                raise _Ended(await self._journal.suspend(ready, asked.pending, spawns, kind))
+            except Interrupted:
+                self._stop.set()
+            except REFUSED as error:
+                await self._discard(step, asked, results, error)
+        for call in asked.all():
+            results.setdefault(call["id"], tools.refused(call))
+        step = replace(step, messages=(*step.messages, *_in_order(asked, results), *asked.follow_up))
+        await self._commit(step, INTERRUPTED if self._stop.is_set() else ending)
 
-    async def _execute_approved(self) -> tuple[RunOutcome, bool] | None:
-        """Calls that somebody approved while the session was suspended."""
-        turn = await self._context(number=0)
-        calls = [
-            {"id": call["tool_call_id"], "name": call["tool_name"], "arguments": call["arguments"]}
-            for call in self._approved
-        ]
-        position = turn.state.message_count
-        work = ToolCalls(self._store, self._agent, turn, step_id=turn.turn_id, position=position)
-        results = await work.execute(self._io, calls, self._driven.stop)
-        return await self._commit(Step(turn.turn_id, results), None)
+    async def _conclude(self, answer: Answer, asked: tools.Asked, step: Step) -> None:
+        """Commit a message that no tool follows. Calls in it are refused, because the run ends here."""
+        results = {**{call["id"]: tools.refused(call) for call in asked.all()}, **answer.results}
+        step = replace(step, messages=(*step.messages, *_in_order(asked, results)))
+        if self._stop.is_set():
+            ending = INTERRUPTED
+        elif answer.error is not None:
+            code = answer.error_code or errors.AGENT_FAILED
+            ending = replace(_failed(code, answer.error), goes_on=True)
+        else:
+            ending = Ending(status="completed", output=answer.output)
+        await self._commit(step, ending)
 
-    async def _commit(self, step: Step, ends: str | None, **outcome: Any) -> tuple[RunOutcome, bool] | None:
-        """Commit a step; with an ending, the run and the session end in the same transaction. Writes that
-        cannot be applied fail the run; what was said and done is kept."""
+    async def _commit(self, step: Step, ending: Ending | None) -> None:
+        """Commit a step; with an ending, the run ends unless steers wait. Writes that cannot be applied fail
+        the run; what was said and done is kept."""
+        start = TurnStart(
+            number=self._journal.progress.turns + 1,
+            model=self._journal.definition.model,
+            most_steers=self._bounds.most_steers,
+        )
+        leaves = self._journal.leaves
+        following = Next(ending=ending, turn=None if leaves else start, limit=self._limit)
         try:
-            if ends is not None:
-                return await self._end(ends, step, **outcome), ends != "interrupted"
-            await self._io.db(
-                steps.commit,
-                self._store,
-                self._key,
-                step.messages,
-                writes=step.writes,
-                **self._names(step.step_id),
-            )
-        except (InvalidWrites, InvalidDocument) as error:
-            said = Step(step.step_id, step.messages, discard=True)
-            return await self._fail(words(error), AGENT_RAISED, said), False
-        return None
+            outcome = await self._journal.commit(step, following)
+        except REFUSED as error:
+            await self._discard(step, None, {}, error)
+            return
+        if outcome.run is not None:
+            raise _Ended(outcome)
+        if leaves:
+            raise HandedOver
 
-    async def _context(self, number: int | None = None) -> TurnContext:
-        shown = await self._slow(partial(self._shown.context, self._store, self._key))
-        return TurnContext(
-            store=self._store,
-            run=self._run,
-            state=await self._io.db(self._store.load_state, self._key),
-            context=shown,
-            stop=self._driven.stop,
-            turn_id=f"{self._run.run_id}:{self._turns + 1 if number is None else number}",
-        )
+    async def _discard(
+        self, step: Step, asked: tools.Asked | None, results: dict[str, Any], error: Exception
+    ) -> None:
+        """End the run, because what the step writes cannot be stored; what was said is kept."""
+        messages = list(step.messages)
+        if asked is not None:
+            for call in asked.all():
+                results.setdefault(call["id"], tools.refused(call))
+            messages += _in_order(asked, results)
+        said = replace(step, messages=messages, writes=(), discard=True)
+        told = errors.document(errors.AGENT_RAISED, error)
+        raise _Ended(await self._journal.end(_failed(errors.AGENT_RAISED, told), said))
 
-    async def _slow(self, call: Any) -> Any:
-        """A call that may ask a model for a summary."""
-        if self._shown.compaction is None:
-            return await self._io.db(call)
-        return await self._io.ask(call, self._driven.stop)
+    def _limit(self, definition: AgentDefinition) -> Ending | None:
+        """How the run ends because of its limits, if one is reached and work remains."""
+        limit = self._bounds.turn_limit
+        if limit is not None and self._journal.progress.turns >= limit:
+            said = f"The run has taken {limit} turns, and work remains."
+            return _failed(errors.TURN_LIMIT_EXCEEDED, said)
+        return budget_exceeded(self._journal, budgets.defined(definition, self._agent))
 
-    def _names(self, step_id: str) -> dict[str, str]:
-        return {"step_id": step_id, "run_id": self._run.run_id}
+    def _named(self, message: dict[str, Any], model: Any) -> dict[str, Any]:
+        """A message with the model that said it, where that is kept."""
+        if model is None or not self._journal.names_models:
+            return message
+        return {**message, "model": message.get("model", model)}
 
-    def _check_lease(self) -> None:
-        """At each boundary: a model is not asked for somebody else's session."""
-        newest, ours = self._store.get_lease(self._key), self._driven.lease
-        if newest is None or ours is None:
-            raise Fenced
-        if (newest.fence, newest.token) != (ours.fence, ours.token):
-            raise Fenced
+    @property
+    def _retry_policy(self) -> RetryPolicy:
+        return getattr(self._agent, "retry", None) or self._bounds.retry
 
-    async def _is_interrupted(self) -> bool:
-        if self._driven.lost:
-            raise Fenced
-        if not self._driven.stop.is_set():
-            request = await self._io.db(self._store.peek_interrupt_flag, self._key)
-            if request is not None:
-                self._driven.stop.set()
-        return self._driven.stop.is_set()
-
-    async def _interrupted(self) -> tuple[RunOutcome, bool]:
-        if self._driven.lost:
-            raise Fenced
-        return await self._end("interrupted"), False
-
-    async def _fail(self, error: str, reason: str, step: Step | None = None) -> RunOutcome:
-        return await self._end("failed", step, error=error, failure_reason=reason)
-
-    async def _end(self, status: str, step: Step | None = None, **outcome: Any) -> RunOutcome:
-        """End the run and its session, with the last step, if there is one to commit."""
-        if step is not None:
-            outcome.update((one.name, getattr(step, one.name)) for one in fields(step))
-        run = await self._io.db(
-            self._store.end_run,
-            self._key,
-            self._run.run_id,
-            status,
-            step_count=self._turns,
-            usage=self._usage,
-            **outcome,
-        )
-        return RunOutcome(kind=run.status, run=run, output=run.output, error=run.error)
-
-    def _suspended(self) -> RunOutcome:
-        run = self._store.get_run(self._key, self._run.run_id)
-        return RunOutcome(kind=run.status, run=run)
+    @property
+    def _turn_timeout(self) -> float | None:
+        own = getattr(self._agent, "turn_timeout", None)
+        return self._bounds.turn_timeout if own is None else own
 
 
-def _plain(calls: Sequence[PendingCall]) -> list[dict[str, Any]]:
-    return [{"id": call.tool_call_id, "name": call.tool_name} for call in calls]
+def budget_exceeded(journal: Journal, definition: AgentDefinition) -> Ending | None:
+    """How a run ends whose budget is used up; the session is paused, with its inbox."""
+    why = journal.reached(definition.budget)
+    return None if why is None else ended_by_budget(why, journal.spent())
+
+
+def ended_by_budget(why: str, spent: Spent) -> Ending:
+    """A run ends because a limit was reached; the session is paused, with its inbox."""
+    failed = _failed(errors.BUDGET_EXCEEDED, why)
+    return replace(failed, session_status="paused", carried=spent.as_document())
+
+
+def _failed(code: str, error: str | Mapping[str, Any]) -> Ending:
+    told = dict(error) if isinstance(error, Mapping) else errors.document(code, error)
+    return Ending(status="failed", error=told, failure_reason=code)
+
+
+def _name(model: Any) -> str | None:
+    return model if isinstance(model, str) else None
+
+
+def _finish_reason(answer: Answer, asked: tools.Asked) -> str:
+    said = (answer.message or {}).get("finish_reason")
+    if isinstance(said, str):
+        return said
+    return "error" if answer.error is not None else "tool_calls" if asked.order else "stop"
+
+
+def _timed(step: Step, began: float) -> Step:
+    if step.finished is None:
+        return step
+    took = round((time.monotonic() - began) * 1000)
+    return replace(step, finished={**step.finished, "duration_ms": took})
+
+
+def _in_order(asked: tools.Asked, results: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [results[call_id] for call_id in asked.order if call_id in results]
+
+
+def _kind(asked: tools.Asked, spawns: list[Any], results: Mapping[str, Any]) -> str:
+    """What the session waits for: children alone, or a client or person alone, or a part of a mixed batch."""
+    if spawns:
+        return "step_partial" if asked.pending else "awaiting_children"
+    kinds = {call.kind for call in asked.pending}
+    return "step_partial" if results or len(kinds) > 1 else "client_tool"

@@ -1,5 +1,6 @@
-"""The runner: one drain per session across all processes, different sessions side by side."""
+"""The runner: one drive per session across all processes, different sessions side by side."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -7,25 +8,43 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
 from typing import Any, cast
 
-from helix_sessions.exceptions import Fenced, HelixSessionsError, InvalidInput, LeaseHeld, SessionNotFound
-from helix_sessions.runtime.loop.context_policy import Shown
-from helix_sessions.runtime.loop.drivers import IO, Inline, OnLoop, finished
-from helix_sessions.runtime.loop.lease_keeper import Driven, keeper
-from helix_sessions.runtime.loop.session_loop import IDLE, Drain, Ended, outcome_of
-from helix_sessions.runtime.loop.sweeps import Sweep, Unattended
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import (
+    Fenced,
+    HelixSessionsError,
+    InvalidInput,
+    LeaseHeld,
+    NotConfigured,
+    SessionBusy,
+    SessionNotFound,
+)
+from helix_sessions.runtime.agents import Agent, NamedAgent, driven
+from helix_sessions.runtime.loop.context_policy import ContextSettings
+from helix_sessions.runtime.loop.io import IO, Inline, OnLoop, finished
+from helix_sessions.runtime.loop.lease_keeper import OwnedSession, driving, keeper
+from helix_sessions.runtime.loop.run_loop import Bounds, HandedOver
+from helix_sessions.runtime.loop.session_loop import IDLE, SessionLoop, outcome_of
 from helix_sessions.store import AsyncSessionStore, SessionStore
-from helix_sessions.types import Lease, Run, RunOutcome
+from helix_sessions.store.driving import claims
+from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.engine.operation import operation
+from helix_sessions.types import Lease, RetryPolicy, Run, RunOutcome
+from helix_sessions.values.agents import value_of
 
 _log = logging.getLogger("helix_sessions.runner")
 
-_driving: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("helix_sessions_driving", default=())
-"""The sessions around the code that is running: a tool cannot wait for the session it is a tool of."""
+LEASE_SECONDS = 30.0
+"""How long a lease lasts that is not renewed."""
+
+_AFTER_ERROR_SECONDS = 1.0
+"""How long a session is left alone that could not be driven."""
 
 _SHORTEST_LOOK, _LONGEST_LOOK = 0.01, 0.5
+
+claim_next = operation(claims.claim_next)
+claim_session = operation(claims.claim_session)
 
 
 class SessionRunner:
@@ -34,12 +53,14 @@ class SessionRunner:
 
     def __init__(
         self,
-        agent: Any,
+        agent: Agent | NamedAgent | None,
         *,
         store: SessionStore | AsyncSessionStore | None = None,
         owner: str | None = None,
-        lease_ttl: float = 30,
+        lease_ttl: float = LEASE_SECONDS,
         turn_limit: int = 25,
+        retry: RetryPolicy | None = None,
+        turn_timeout: float | None = None,
         sources: Sequence[Any] = (),
         compaction: Any = None,
         summarize: Any = None,
@@ -48,19 +69,23 @@ class SessionRunner:
         """`agent_types`: the types of sessions a sweep takes; `None` is all."""
         if isinstance(turn_limit, bool) or not isinstance(turn_limit, int) or turn_limit < 1:
             raise InvalidInput("turn_limit must be a number of at least 1.")
-        if isinstance(lease_ttl, bool) or not isinstance(lease_ttl, int | float) or not lease_ttl > 0:
-            raise InvalidInput("lease_ttl must be a number of seconds above 0.")
-        self.agent = agent
+        _check_seconds(lease_ttl, "lease_ttl")
+        if turn_timeout is not None:
+            _check_seconds(turn_timeout, "turn_timeout")
+        self.agent = None if agent is None else driven(agent)
         self.store = _sync(store)
-        self.owner = owner or f"{socket.gethostname()[:100]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self.owner = owner or new_owner()
         self.lease_ttl = lease_ttl
         self.turn_limit = turn_limit
+        self.retry = RetryPolicy() if retry is None else value_of(RetryPolicy, retry)
+        self.turn_timeout = turn_timeout
         self.agent_types = None if agent_types is None else frozenset(agent_types)
-        self._shown = Shown(sources, compaction, summarize)
+        self._context = ContextSettings(sources, compaction, summarize)
         self._closing = threading.Event()
 
     def run(self, session_id: str) -> RunOutcome:
-        """Run at least one turn, or wait for the drain that is under way and share its outcome."""
+        """Ask for a run and drive it here, at least one turn; or wait for the drive that is under way and
+        share its outcome."""
         return finished(self._drive(Inline(), session_id, forced=True))
 
     async def arun(self, session_id: str) -> RunOutcome:
@@ -68,7 +93,9 @@ class SessionRunner:
         return await self._drive(OnLoop(), session_id, forced=True)
 
     def wake(self, session_id: str) -> RunOutcome:
-        """Run if an input can be promoted. While a drain is under way this only makes it look once more."""
+        """Run if there is something to do: an input can be promoted, all that the session waited for is
+        answered, a run was asked for, or was left by an owner that is gone. While a drive is under way this
+        only makes it look once more."""
         return finished(self._drive(Inline(), session_id, forced=False))
 
     async def awake(self, session_id: str) -> RunOutcome:
@@ -92,46 +119,50 @@ class SessionRunner:
         return await self._interrupt(OnLoop(), session_id, reason, timeout)
 
     def sweep(self) -> int:
-        """Wake sessions whose inputs nobody attends to, and treat runs whose owner is gone as
-        `HELIX_SESSIONS["RECOVERY"]` says; how many sessions that were."""
+        """Drive every session that is runnable and nobody drives; how many those were."""
         return finished(self._sweep(Inline()))
 
     async def asweep(self) -> int:
         """`sweep`, awaited."""
         return await self._sweep(OnLoop())
 
-    def attend(self, found: Unattended) -> RunOutcome:
-        """Do what a sweep does about one session."""
-        return finished(self._attend(Inline(), found))
+    def claim(self) -> Driver | None:
+        """Take the next session that is runnable, to be driven by `drive_claimed` in this thread."""
+        return claim_next(self.store, self.owner, self.lease_ttl, agent_types=self.agent_types)
+
+    def drive_claimed(self, driver: Driver) -> RunOutcome:
+        """Drive a session that was claimed."""
+        return finished(self._drive_claimed(Inline(), driver))
 
     def close(self) -> None:
-        """Open no more activities. Those under way go on."""
+        """Begin no more runs. Those under way go on."""
         self._closing.set()
 
-    async def _drive(self, io: IO, session_id: str, *, forced: bool, recover: bool = False) -> RunOutcome:
+    async def _drive(self, io: IO, session_id: str, *, forced: bool) -> RunOutcome:
         place = (self.store.using, session_id)
-        if forced and place in _driving.get():
+        if forced and place in driving.get():
             raise InvalidInput(f"The session {session_id!r} cannot wait for itself.")
         outcome: RunOutcome | None = None
         while True:
-            driven = Driven(store=self.store, session_id=session_id, lease_ttl=self.lease_ttl)
-            other = keeper.enter(driven)
-            if other is not driven:
+            owned = self._owned(session_id)
+            other = keeper.enter(owned, knocks=not forced)
+            if other is not owned:
                 if not forced:
                     return outcome or IDLE
                 shared = await _joined(io, other)
             else:
-                ended: Ended | None = None
+                found: RunOutcome | None = None
+                knocked = False
                 try:
-                    ended = await self._attempt(io, driven, forced=forced, recover=recover)
+                    found = await self._attempt(io, owned, forced=forced)
                 finally:
-                    keeper.leave(driven, ended.outcome if ended is not None else None)
-                if ended is not None:
-                    if ended.outcome is not IDLE or outcome is None:
-                        outcome = ended.outcome
-                    if self._closing.is_set() or not await self._has_inputs(io, session_id, ended):
+                    knocked = keeper.leave(owned, found)
+                if found is not None:
+                    if found is not IDLE or outcome is None:
+                        outcome = found
+                    if self._closing.is_set() or not knocked:
                         return outcome
-                    forced = False  # somebody was told of a drain under way, and counts on one more look
+                    forced = False  # somebody was told of a drive under way, and counts on one more look
                     continue
                 if not forced:
                     return outcome or IDLE
@@ -139,67 +170,78 @@ class SessionRunner:
             if shared is not None:
                 return shared
 
-    async def _attempt(self, io: IO, driven: Driven, *, forced: bool, recover: bool) -> Ended | None:
-        """Drive the session, unless another process does: `None`."""
-        key = driven.session_id
-        flag = await io.db(self.store.peek_interrupt_flag, key)
-        if not (forced or recover) and not any((await io.db(self.store.count_inputs, key)).values()):
-            return Ended(outcome=IDLE)
+    async def _attempt(self, io: IO, owned: OwnedSession, *, forced: bool) -> RunOutcome | None:
+        """Claim the session and drive it, unless another process does: `None`."""
         try:
-            lease: Lease = await io.db(self.store.acquire_lease, key, self.owner, self.lease_ttl)
+            driver = await io.db(
+                claim_session, self.store, owned.session_id, self.owner, self.lease_ttl, forced=forced
+            )
         except LeaseHeld:
             return None
-        keeper.keep(driven, lease)
-        token = _driving.set((*_driving.get(), driven.place))
-        store = self.store.fenced(lease)
+        return IDLE if driver is None else await self._own(io, owned, driver, forced=forced)
+
+    async def _drive_claimed(self, io: IO, driver: Driver) -> RunOutcome:
+        owned = self._owned(driver.session_id)
+        if keeper.enter(owned) is not owned:  # its lease ran out here, and it was claimed again
+            await io.db(driver.release)
+            return IDLE
+        outcome: RunOutcome | None = None
         try:
-            drain = Drain(
-                io,
-                store,
-                self.agent,
-                driven,
-                turn_limit=self.turn_limit,
-                shown=self._shown,
-                closing=self._closing,
-                stale=flag,
-            )
-            ended = await drain.run(forced=forced)
+            outcome = await self._own(io, owned, driver, forced=False)
+        finally:
+            knocked = keeper.leave(owned, outcome)
+        if knocked and not self._closing.is_set():
+            later = await self._drive(io, driver.session_id, forced=False)
+            outcome = outcome if later is IDLE else later
+        return outcome or IDLE
+
+    async def _own(self, io: IO, owned: OwnedSession, driver: Driver, *, forced: bool) -> RunOutcome | None:
+        """Drive a session under its lease; `None`: it was lost to another owner."""
+        lease = cast(Lease, driver.lease)
+        owned.stale_request = driver.stale_request
+        keeper.keep(owned, lease)
+        token = driving.set((*driving.get(), owned.place))
+        bounds = Bounds(
+            turn_limit=self.turn_limit,
+            retry=self.retry,
+            turn_timeout=self.turn_timeout,
+            most_steers=conf.MAX_STEERS_PER_TURN,
+        )
+        loop = SessionLoop(io, driver, self.agent, owned, bounds=bounds, context=self._context)
+        try:
+            return await loop.run(forced=forced)
         except Fenced:
             return None
-        except GeneratorExit:  # the loop is gone, and nothing can be awaited any more
+        except GeneratorExit:  # the event loop is gone, and nothing can be awaited any more
             raise
-        except BaseException:
-            keeper.let_go(driven)
-            await io.db(self._hand_over, lease)
+        except BaseException as error:
+            keeper.let_go(owned)
+            left = isinstance(error, HandedOver | asyncio.CancelledError)
+            await io.db(self._hand_over, driver, 0 if left else _AFTER_ERROR_SECONDS)
             raise
         finally:
-            _driving.reset(token)
-            keeper.let_go(driven)
-        with suppress(Fenced, SessionNotFound):
-            await io.db(store.release_lease, lease)
-        return ended
+            driving.reset(token)
+            keeper.let_go(owned)
 
-    def _hand_over(self, lease: Lease) -> None:
-        """Let the lease be over now, so that the next sweep of anybody takes the run."""
+    def _owned(self, session_id: str) -> OwnedSession:
+        return OwnedSession(
+            store=self.store,
+            session_id=session_id,
+            lease_ttl=self.lease_ttl,
+            closing=self._closing.is_set,
+        )
+
+    def _hand_over(self, driver: Driver, seconds: float) -> None:
+        """Let the lease be over soon, so that the next worker takes the run."""
+        if driver.lease is None:
+            return
         try:
-            self.store.renew_lease(lease, 0)
+            self.store.renew_lease(driver.lease, seconds)
         except Exception:
-            _log.info("The lease of session %r runs out by itself.", lease.session_id)
-
-    async def _has_inputs(self, io: IO, session_id: str, ended: Ended) -> bool:
-        try:
-            counts = await io.db(self.store.count_inputs, session_id, after=ended.looked_until)
-        except SessionNotFound:
-            return False
-        return any(counts.values()) and not await io.db(self._waits, session_id)
-
-    def _waits(self, session_id: str) -> bool:
-        """Whether the session waits for answers, so that nothing can be promoted."""
-        state = self.store.load_state(session_id)
-        return bool(state.pending_client_tool_calls or state.suspended_awaiting_children)
+            _log.info("The lease of session %r runs out by itself.", driver.session_id)
 
     async def _wait_for_owner(self, io: IO, session_id: str) -> RunOutcome | None:
-        """The outcome of a drain in another process; `None` if its owner is gone."""
+        """The outcome of a drive in another process; `None` if its owner is gone."""
         pause = _SHORTEST_LOOK
         while (lease := await io.db(self.store.get_lease, session_id)) is not None:
             if not await io.db(self.store.is_lease_live, lease):
@@ -216,7 +258,7 @@ class SessionRunner:
         try:
             lease = await io.db(self.store.get_lease, session_id)
             if here is None and (lease is None or not await io.db(self.store.is_lease_live, lease)):
-                return IDLE
+                return await self._interrupt_waiting(io, session_id, reason)
             await io.db(self.store.set_interrupt_flag, session_id, reason)
             if here is not None:
                 here.stop.set()
@@ -234,13 +276,25 @@ class SessionRunner:
         except SessionNotFound:
             return IDLE
 
+    async def _interrupt_waiting(self, io: IO, session_id: str, reason: str | None) -> RunOutcome:
+        """Stop a run that waits for its next attempt; of any other nobody drives, nothing happens."""
+        run = await io.db(self.store.get_current_run, session_id)
+        lease = await io.db(self.store.get_lease, session_id)
+        if run is None or lease is not None:
+            return IDLE
+        await io.db(self.store.set_interrupt_flag, session_id, reason)
+        await io.db(self.store.request_run, session_id)
+        return await self._drive(io, session_id, forced=False)
+
     def _forget_request(self, session_id: str) -> None:
         """It ended before it saw the request. A run whose owner is gone is still to stop."""
         seen = self.store.peek_interrupt_flag(session_id) is None
         if not seen and self.store.get_current_run(session_id) is None:
             self.store.clear_interrupt_flag(session_id)
 
-    async def _is_driven(self, io: IO, session_id: str, here: Driven | None, before: Lease | None) -> bool:
+    async def _is_driven(
+        self, io: IO, session_id: str, here: OwnedSession | None, before: Lease | None
+    ) -> bool:
         if here is not None:
             return not here.done.is_set()
         lease = await io.db(self.store.get_lease, session_id)
@@ -255,32 +309,31 @@ class SessionRunner:
 
     async def _sweep(self, io: IO) -> int:
         swept = 0
-        for found in await io.db(Sweep(self.store, self.agent_types).find):
+        while not self._closing.is_set():
             try:
-                await self._attend(io, found)
-                swept += 1
+                driver = await io.db(self.claim)
+            except SessionBusy:  # on SQLite, somebody else writes
+                break
+            if driver is None:
+                break
+            try:
+                outcome = await self._drive_claimed(io, driver)
+                swept += outcome is not IDLE
+            except NotConfigured:
+                raise
             except HelixSessionsError:
-                _log.exception("Session %r could not be swept.", found.session_id)
+                _log.exception("Session %r could not be driven.", driver.session_id)
         return swept
 
-    async def _attend(self, io: IO, found: Unattended) -> RunOutcome:
-        if found.policy == "fail":
-            return await io.db(self._fail, found.session_id)
-        return await self._drive(io, found.session_id, forced=False, recover=found.abandoned)
 
-    def _fail(self, session_id: str) -> RunOutcome:
-        try:
-            lease = self.store.acquire_lease(session_id, self.owner, self.lease_ttl)
-        except LeaseHeld:
-            return IDLE
-        try:
-            recovery = self.store.fenced(lease).recover_run(session_id, "fail")
-        except BaseException:
-            self._hand_over(lease)
-            raise
-        with suppress(Fenced, SessionNotFound):
-            self.store.release_lease(lease)
-        return IDLE if recovery is None else outcome_of(recovery.ended)
+def new_owner() -> str:
+    """The name of an owner of leases, which no other has."""
+    return f"{socket.gethostname()[:100]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+
+
+def _check_seconds(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidInput(f"{name} must be a number of seconds above 0.")
 
 
 def _sync(store: SessionStore | AsyncSessionStore | None) -> SessionStore:
@@ -289,8 +342,8 @@ def _sync(store: SessionStore | AsyncSessionStore | None) -> SessionStore:
     return store or SessionStore()
 
 
-async def _joined(io: IO, other: Driven) -> RunOutcome | None:
-    """The outcome of a drain in this process; `None` if it came to nothing."""
+async def _joined(io: IO, other: OwnedSession) -> RunOutcome | None:
+    """The outcome of a drive in this process; `None` if it came to nothing."""
     pause = _SHORTEST_LOOK
     while not other.done.is_set():
         await io.sleep(pause)

@@ -1,143 +1,287 @@
-"""One owner's work on one session: what was left behind is put right, then activity after activity."""
+"""One owner's work on one session: what was left behind is put right, then run after run."""
 
-import threading
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 
+from django.utils import timezone
+
+from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotResumable, StillWaiting
-from helix_sessions.runtime.loop.context_policy import Shown, Unavailable
-from helix_sessions.runtime.loop.drivers import IO
-from helix_sessions.runtime.loop.lease_keeper import Driven
-from helix_sessions.runtime.loop.run_loop import Activity
+from helix_sessions.messages.tool_ledger import ToolCall
+from helix_sessions.runtime import budgets, errors
+from helix_sessions.runtime.agents import Toolbox
+from helix_sessions.runtime.budgets import Spent
+from helix_sessions.runtime.loop.context_policy import ContextPolicy, ContextSettings, Unavailable
+from helix_sessions.runtime.loop.durable import DurableJournal
+from helix_sessions.runtime.loop.io import IO
+from helix_sessions.runtime.loop.journal import OpenCalls, Waits
+from helix_sessions.runtime.loop.lease_keeper import OwnedSession
+from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop, ended_by_budget
 from helix_sessions.store import SessionStore
-from helix_sessions.types import InterruptRequest, Resumption, Run, RunOutcome, SessionState, Turn
+from helix_sessions.store.driving import boundaries, claims, trees
+from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
+from helix_sessions.store.driving.turn_log import TurnStart
+from helix_sessions.store.sessions.recover import RECOVERS, recovery_policy
+from helix_sessions.store.state.pending_calls import is_edited
+from helix_sessions.types import OutcomeKind, Run, RunOutcome, SessionStatus
 
 IDLE = RunOutcome(kind="idle")
 
 _STOPPED = ("interrupted", "paused")
+_CARRIED = ("spent", "since", "spawned")
+"""What a run that goes on with another's activity takes from its metadata."""
+_LATER = timedelta(seconds=5)
+"""How long a session is left alone whose context is not available."""
 
 
 def outcome_of(run: Run | None) -> RunOutcome:
-    """The outcome of a drain as its last run tells it."""
+    """The outcome of a drive as its last run tells it."""
     if run is None or run.status == "running":
         return RunOutcome(kind="idle", run=run)
     return RunOutcome(kind=run.status, run=run, output=run.output, error=run.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a drain ended."""
+class Begun:
+    """A run that is to be driven."""
 
-    outcome: RunOutcome
-    looked_until: int = 0
-    """Inputs that were admitted up to this event have been promoted, or are to stay pending."""
+    run: Run
+    opened: int | None = None
+    adopted: bool = False
+    open_calls: OpenCalls | None = None
 
 
-class Drain:
+class SessionLoop:
     """Drives one session under one lease."""
 
     def __init__(
         self,
         io: IO,
-        store: SessionStore,
+        driver: Driver,
         agent: Any,
-        driven: Driven,
+        owned: OwnedSession,
         *,
-        turn_limit: int,
-        shown: Shown,
-        closing: threading.Event,
-        stale: InterruptRequest | None = None,
+        bounds: Bounds,
+        context: ContextSettings,
     ) -> None:
-        """`stale`: a request to stop that was there before, and meant for somebody else."""
         self._io = io
-        self._store = store
+        self._driver = driver
         self._agent = agent
-        self._driven = driven
-        self._key = driven.session_id
-        self._turn_limit = turn_limit
-        self._shown = shown
-        self._closing = closing
-        self._stale = stale
+        self._owned = owned
+        self._bounds = bounds
+        self._policy = ContextPolicy(context)
+        self._outcome = IDLE
+        """What became of the run that another owner left."""
 
-    async def run(self, *, forced: bool) -> Ended:
-        """Work until nothing is left to do. `forced`: at least one turn."""
-        outcome = IDLE
-        opened: Activity | RunOutcome | None = None
-        recovery = await self._io.db(self._store.recover_run, self._key)
-        if recovery is None:
-            await self._io.db(self._forget_stale_request)
-        elif recovery.run is not None:
-            opened = self._activity(recovery.run, mode="steer", forced=True, recovered=True)
-        elif recovery.status in _STOPPED and not forced:
-            return await self._stopped(outcome_of(recovery.ended))
+    async def run(self, *, forced: bool) -> RunOutcome:
+        """Work until nothing is left to do, and give the session back. `forced`: at least one turn."""
+        await self._io.db(self._driver.load)
+        policy = recovery_policy(self._driver.known.row.agent_type)
+        begun: Begun | RunOutcome | None = None
+        if self._driver.known.row.attempts > conf.MAX_INTERRUPTED_ATTEMPTS:
+            return await self._io.db(self._end_crash_loop)
+        if self._driver.known.row.run_id is not None:
+            begun = await self._io.db(self._pick_up, policy, forced)
+        outcome = self._outcome
+        wanted = forced or self._driver.known.row.run_requested
         while True:
             try:
-                if opened is None:
-                    if not (forced or await self._has_inputs()):
-                        return Ended(outcome=outcome)
-                    await self._io.db(self._shown.before_promotion, self._store, self._key)
-                    opened = await self._io.db(self._open, forced)
-                if isinstance(opened, RunOutcome):
-                    return await self._stopped(opened if forced else outcome)
-                outcome, goes_on = await opened.run()
+                if begun is None:
+                    begun = await self._io.db(self._begin, wanted)
             except Unavailable as error:
-                return await self._stopped(RunOutcome(kind="failed", error=str(error)))
-            if not goes_on or self._closing.is_set() or await self._io.db(self._is_asked_to_stop):
-                return await self._stopped(outcome)
-            forced, opened = False, None
-
-    async def _has_inputs(self) -> bool:
-        return any((await self._io.db(self._store.count_inputs, self._key)).values())
-
-    async def _stopped(self, outcome: RunOutcome) -> Ended:
-        """What is pending now stays so; what is admitted from here on is looked at again."""
-        head = await self._io.db(self._store.get_session_head, self._key)
-        return Ended(outcome=outcome, looked_until=head.head_seq)
-
-    def _is_asked_to_stop(self) -> bool:
-        """Between two activities: the request is taken, and the next one is not opened."""
-        return self._store.check_interrupt_flag(self._key) is not None or self._driven.stop.is_set()
-
-    def _forget_stale_request(self) -> None:
-        if self._stale is not None and self._store.peek_interrupt_flag(self._key) == self._stale:
-            self._store.clear_interrupt_flag(self._key)
-
-    def _open(self, forced: bool) -> Activity | RunOutcome:
-        """Begin the next run, or say what the session waits for. One that goes on takes steers; only a new
-        one takes from the queue."""
-        state = self._store.load_state(self._key)
-        last = next(iter(self._store.list_runs(self._key, limit=1).items), None)
-        try:
-            begun = self._begin(state, last)
-        except StillWaiting:
-            kind = last.status if last is not None and last.status.startswith("suspended_") else None
-            return RunOutcome(kind=kind or "suspended_client_tool", run=last)
-        steers = self._store.count_inputs(self._key)["steer"]
-        if isinstance(begun, Resumption):
-            return self._activity(begun.run, mode="steer", forced=True, approved=begun.approved)
-        return self._activity(begun.run, mode="steer" if steers else "queue", forced=forced)
-
-    def _activity(self, run: Run, **options: Any) -> Activity:
-        return Activity(
-            self._io,
-            self._store,
-            self._agent,
-            self._driven,
-            run,
-            turn_limit=self._turn_limit,
-            shown=self._shown,
-            **options,
-        )
-
-    def _begin(self, state: SessionState, last: Run | None) -> Turn | Resumption:
-        suspended = (
-            state.pending_client_tool_calls
-            or state.suspended_awaiting_children
-            or (last is not None and last.status.startswith("suspended_"))
-        )
-        if suspended or state.status in _STOPPED:
+                await self._io.db(self._driver.release, at=timezone.now() + _LATER)
+                return RunOutcome(kind="failed", error=str(error))
+            if isinstance(begun, RunOutcome):
+                if self._driver.lease is not None:
+                    await self._io.db(self._driver.release)
+                return begun if wanted or outcome is IDLE else outcome
+            journal = DurableJournal(
+                self._io,
+                self._driver,
+                self._owned,
+                self._policy,
+                self._agent,
+                run=begun.run,
+                opened=begun.opened,
+                adopted=begun.adopted,
+                open_calls=begun.open_calls,
+                before=await self._io.db(self._spent_before, begun.run),
+            )
+            loop = RunLoop(self._io, self._agent, journal, self._owned.stop, self._bounds)
             try:
-                return self._store.resume(self._key)
+                ended = await loop.run()
+            except Waits:
+                return RunOutcome(kind="idle", run=begun.run)
+            outcome = outcome_of(ended.run)
+            if not ended.kept:
+                return outcome
+            wanted, begun = False, None
+
+    def _pick_up(self, policy: str, forced: bool) -> Begun | RunOutcome | None:
+        """Go on with the run under way: it waited for its next attempt, or its owner is gone."""
+        driver, row = self._driver, self._driver.known.row
+        if driver.owner_before is None and row.retry_attempt:
+            claims.adopt_run(driver)
+            return Begun(run=driver.running, adopted=True)
+        if driver.owner_before is None and not forced:
+            until = _patience(row.last_agent_activity_at)
+            if until is not None:
+                driver.release(at=until)
+                return IDLE
+        if policy == "leave" and not forced:
+            driver.release(leave=True)
+            return IDLE
+        tools = Toolbox(self._agent)
+        recovery = claims.recover_run(
+            driver, "fail" if policy == "fail" and not forced else "wake", repeatable=tools.repeatable
+        )
+        if recovery is None:
+            return None
+        if recovery.run is not None:
+            return Begun(run=recovery.run, open_calls=self._left_open(recovery.tries))
+        self._outcome = outcome_of(recovery.ended)
+        if recovery.status in _STOPPED or policy == "fail":
+            return self._outcome if not forced else None
+        return None
+
+    def _spent_before(self, run: Run) -> Spent:
+        """What the runs have used that this one goes on with because their owners are gone."""
+        spent, store = Spent(), _store(self._driver)
+        if self._driver.definition.budget is None:
+            return spent
+        while (before := run.metadata.get(RECOVERS)) is not None:
+            for event in store.get_events(run.session_id, types=["turn_finished"], run_id=before):
+                seconds = event.data.get("duration_ms", 0) / 1000
+                spent += budgets.spent(steps=1, usage=event.data.get("usage"), seconds=seconds)
+            run = store.get_run(run.session_id, before)
+        return spent
+
+    def _left_open(self, tries: Any) -> OpenCalls:
+        """The calls that a dead process left open and that may be repeated."""
+        if not tries:
+            return OpenCalls()
+        calls = claims.calls_left_open(self._driver, tries)
+        return OpenCalls(calls=calls, tries=dict(tries))
+
+    def _begin(self, wanted: bool) -> Begun | RunOutcome:
+        """Begin the next run, or say what the session waits for."""
+        driver, row = self._driver, self._driver.known.row
+        overdue = row.next_deadline is not None and row.next_deadline <= timezone.now()
+        if (row.awaiting_client and not overdue) or row.awaiting_children:
+            return self._waits()
+        last = driver.known.last_run
+        suspended = _is_some(row.pending_client_tool_calls) or _is_some(row.suspended_awaiting_children)
+        if row.status == "active" and last is not None and last.status.startswith("suspended_"):
+            suspended = True
+        stopped = row.status in _STOPPED and wanted and not row.pending_inputs
+        if suspended or stopped:
+            try:
+                return self._resume()
             except NotResumable:
                 pass
-        return self._store.begin_turn(self._key)
+            except StillWaiting:
+                return self._waits()
+        if not (wanted or row.pending_inputs):
+            return IDLE
+        self._policy.prepare(driver)
+        if self._policy.has_sources:
+            driver.reload()
+        return self._open(wanted)
+
+    def _open(self, wanted: bool) -> Begun | RunOutcome:
+        driver = self._driver
+        turn = TurnStart(number=1, model=driver.definition.model, most_steers=self._bounds.most_steers)
+        metadata = self._carried()
+        refused = self._refused_by_budget(metadata)
+        if refused is not None:
+            return refused
+        try:
+            run = driver.begin(forced=wanted, turn=turn, metadata=metadata)
+        except NothingToDo:
+            return IDLE
+        except AskedToStop:
+            driver.stop()
+            return IDLE
+        return Begun(run=run, opened=1)
+
+    def _refused_by_budget(self, metadata: dict[str, Any]) -> RunOutcome | None:
+        """A run that nothing is left for fails without a turn, and its inputs stay where they are."""
+        driver = self._driver
+        budget = budgets.defined(driver.definition, self._agent).budget
+        own = budgets.spent_of(metadata.get("spent"))
+        tree = trees.measure(driver, metadata) if trees.is_part_of_tree(driver, metadata) else trees.Tree()
+        why = budgets.reached_in_tree(budget, own, tree)
+        if why is None:
+            return None
+        driver.begin(forced=True, turn=None, metadata=metadata)
+        return outcome_of(boundaries.end(driver, ended_by_budget(why, own), usage=None, turns=0).run)
+
+    def _carried(self) -> dict[str, Any]:
+        """What the activity has used, if this run goes on with the one before."""
+        last = self._driver.known.last_run
+        if last is None:
+            return {}
+        exceeded = isinstance(last.error, dict) and last.error.get("code") == errors.BUDGET_EXCEEDED
+        if last.status.startswith("suspended_") or exceeded:
+            return {name: value for name, value in last.metadata.items() if name in _CARRIED}
+        return {}
+
+    def _resume(self) -> Begun:
+        driver, store = self._driver, _store(self._driver)
+        self._policy.prepare(driver)
+        metadata = self._carried()
+        resumption = store.resume(driver.session_id)
+        driver.resumed(resumption.run, metadata)
+        calls: list[ToolCall] = [
+            {
+                "id": call["tool_call_id"],
+                "name": call["tool_name"],
+                "arguments": call["arguments"],
+                "edited": is_edited(call),
+            }
+            for call in resumption.approved
+        ]
+        return Begun(run=driver.running, open_calls=OpenCalls(calls=calls))
+
+    def _waits(self) -> RunOutcome:
+        last = self._driver.known.last_run
+        kind = last.status if last is not None and last.status.startswith("suspended_") else None
+        run = None if last is None else _store(self._driver).get_run(self._driver.session_id, last.run_id)
+        self._driver.release()
+        return RunOutcome(kind=cast(OutcomeKind, kind or "suspended_client_tool"), run=run)
+
+    def _end_crash_loop(self) -> RunOutcome:
+        """The drivers before died, one after the other: the next one would too."""
+        driver, row = self._driver, self._driver.known.row
+        said = f"{row.attempts - 1} drivers died before they had committed a turn."
+        error = errors.document(errors.CRASH_LOOP, said, attempt=int(row.attempts) - 1)
+        status: SessionStatus = "failed" if row.parent_session_id is not None else "paused"
+        recovery = None
+        if row.run_id is not None:
+            recovery = claims.recover_run(
+                driver, "fail", error=error, failure_reason=errors.CRASH_LOOP, status=status
+            )
+        else:
+            _store(driver).update_status(
+                driver.session_id, status, error=error, failure_reason=errors.CRASH_LOOP
+            )
+            driver.reload()
+        driver.release()
+        return RunOutcome(kind="failed", run=None if recovery is None else recovery.ended, error=error)
+
+
+def _patience(last_sign: Any) -> Any:
+    """Until when a run without a lease is left to whoever began it; `None`: it is over."""
+    if last_sign is None:
+        return None
+    until = last_sign + timedelta(seconds=conf.RUN_OWNER_TIMEOUT)
+    return until if until > timezone.now() else None
+
+
+def _store(driver: Driver) -> SessionStore:
+    return driver.store  # type: ignore[return-value]
+
+
+def _is_some(text: str | None) -> bool:
+    return text not in (None, "{}")

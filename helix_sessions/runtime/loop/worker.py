@@ -1,33 +1,36 @@
-"""The embedded worker: looks for sessions nobody attends to, and drives so many at a time."""
+"""The embedded worker: claims sessions that want to run, and drives so many at a time.
+
+Each of its threads claims for itself, so that a session is driven on the connection that claimed it. While
+there is nothing to do one of them looks now and then; where commits of other processes are announced it is
+told of new work at once.
+"""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import connections
 
 from helix_sessions.runtime.agents import agent_for, configured_agents
-from helix_sessions.runtime.loop.lease_keeper import HandedOver, keeper
-from helix_sessions.runtime.loop.runner import SessionRunner
-from helix_sessions.runtime.loop.sweeps import Sweep, Unattended
+from helix_sessions.runtime.loop.lease_keeper import keeper
+from helix_sessions.runtime.loop.run_loop import HandedOver
+from helix_sessions.runtime.loop.runner import SessionRunner, claim_next, new_owner
 from helix_sessions.runtime.scheduling import configured_runner
 from helix_sessions.store import SessionStore
-from helix_sessions.types import RunOutcome
+from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.state.runner_notices import RUNNERS
+from helix_sessions.stream.hub import hub
+from helix_sessions.types import Fragment, RunOutcome
 
 _log = logging.getLogger("helix_sessions.worker")
 
 LOOK_SECONDS = 1.5
-"""How long a worker that found nothing waits before it looks again. Two looks cost two queries, and every
-third one more: less than one query in a second."""
+"""How long a worker that found nothing waits before it looks by itself: less than one query in a second."""
 
-_LOOKS_PER_RECOVERY = 3
-
-_LATER_SECONDS = 5.0
-"""How long a session is left alone that came to nothing, or failed."""
+_DEADLINES_SECONDS = 30.0
+"""How often calls past their deadline are settled, so that their sessions go on."""
 
 
 @dataclass(slots=True)
@@ -44,33 +47,37 @@ class Worker:
     def __init__(
         self,
         *,
-        using: str,
+        using: str | None,
         concurrency: int,
         lease_ttl: float = 30,
         poll: float = LOOK_SECONDS,
         on_outcome: Callable[[str, RunOutcome], None] | None = None,
     ) -> None:
-        self.using = using
+        self.owner = new_owner()
         self.concurrency = concurrency
         self.lease_ttl = lease_ttl
         self.poll = poll
         self.tally = Tally()
         self._on_outcome = on_outcome
         self._store = SessionStore(using)
+        self.using = self._store.using
         self._stop = threading.Event()
-        self._idle = threading.Condition()
-        self._busy: dict[str, Future[Any]] = {}
+        self._changed = threading.Condition()
         self._runners: dict[str, SessionRunner] = {}
-        self._later: dict[str, float] = {}
-        self._looks = 0
+        self._busy = 0
+        self._hints = 0
+        """How many more looks somebody has asked for."""
+        self._next_look = 0.0
+        self._next_deadlines = 0.0
+        self._until_idle = False
 
     def stop(self) -> None:
-        """Take no more sessions; what is being driven ends its activity."""
+        """Take no more sessions; what is being driven ends its run."""
         self._stop.set()
-        for runner in self._runners.values():
+        for runner in list(self._runners.values()):
             runner.close()
-        with self._idle:
-            self._idle.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def hand_over(self) -> None:
         """Leave what is still being driven to others, each session at its next boundary."""
@@ -78,86 +85,110 @@ class Worker:
 
     def work(self, *, until_idle: bool = False) -> Tally:
         """Drive sessions. When it returns, nothing of it is running."""
-        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="helix-worker") as threads:
-            while not self._stop.is_set():
-                taken = self._take(threads)
-                if until_idle and not (taken or self._busy) and self._looks >= _LOOKS_PER_RECOVERY:
-                    break
-                self._wait(0 if taken and len(self._busy) < self.concurrency else self.poll)
-            self._close_connections(threads)
+        self._until_idle = until_idle
+        key = (self.using, RUNNERS)
+        hub.watch(key, self)
+        threads = [
+            threading.Thread(target=self._work, name=f"helix-worker-{number}")
+            for number in range(self.concurrency)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(1.0)  # so that signals are handled
+        finally:
+            hub.unwatch(key, self)
+            connections.close_all()
         return self.tally
 
-    def _close_connections(self, threads: ThreadPoolExecutor) -> None:
-        """In every thread, once it has nothing more to drive."""
-        together = threading.Barrier(self.concurrency)
+    def poke(self, first_seq: int | None) -> None:
+        """A session wants to run."""
+        with self._changed:
+            self._hints = min(self._hints + 1, self.concurrency)
+            self._changed.notify()
 
-        def close() -> None:
-            together.wait()
+    def offer(self, fragment: Fragment) -> None:
+        """Fragments are for readers."""
+
+    def detach(self) -> None:
+        """Nothing is held for readers."""
+
+    def _work(self) -> None:
+        """One thread: claim, drive, and wait when there is nothing."""
+        try:
+            while self._wait_for_turn():
+                driver = self._claim()
+                if driver is not None:
+                    self._drive(driver)
+                with self._changed:
+                    self._busy -= 1
+                    if driver is not None:
+                        self._hints = max(self._hints, 1)  # where one was, there may be another
+                    elif self._until_idle and not (self._busy or self._hints):
+                        self._stop.set()
+                    self._changed.notify_all()
+        finally:
             connections.close_all()
 
-        for _ in range(self.concurrency):
-            threads.submit(close)
-        connections.close_all()
+    def _wait_for_turn(self) -> bool:
+        """Until there is reason to look; whether the worker goes on."""
+        with self._changed:
+            while not self._stop.is_set():
+                now = time.monotonic()
+                if self._hints or now >= self._next_look:
+                    self._hints = max(0, self._hints - 1)
+                    self._next_look = now + self.poll
+                    self._busy += 1
+                    return True
+                self._changed.wait(self._next_look - now)
+            return False
 
-    def _take(self, threads: ThreadPoolExecutor) -> int:
-        """Begin to drive what is found, as far as there is room; how many."""
-        room = self.concurrency - len(self._busy)
-        if room <= 0:
-            return 0
+    def _claim(self) -> Driver | None:
         try:
-            self._later = {key: until for key, until in self._later.items() if until > time.monotonic()}
-            passed_over = {*self._busy, *self._later}
-            sweep = Sweep(self._store, self._types(), limit=room + len(passed_over))
-            found = sweep.find() if self._looks % _LOOKS_PER_RECOVERY == 0 else sweep.find_inputs()
-            self._looks += 1
+            self._settle_deadlines()
+            named = configured_agents()
+            types = None if "*" in named else list(named)
+            driver = claim_next(self._store, self.owner, self.lease_ttl, agent_types=types)
         except Exception:
             _log.exception("Sessions could not be looked for.")
             connections.close_all()
-            return 0
-        waiting = [each for each in found if each.session_id not in passed_over][:room]
-        for each in waiting:
-            with self._idle:
-                self._busy[each.session_id] = threads.submit(self._drive, each)
-        return len(waiting)
+            return None
+        if driver is not None:
+            with self._changed:  # there may be more: let another thread look
+                self._hints = max(self._hints, 1)
+                self._changed.notify()
+        return driver
 
-    def _drive(self, found: Unattended) -> None:
+    def _settle_deadlines(self) -> None:
+        now = time.monotonic()
+        with self._changed:
+            if now < self._next_deadlines:
+                return
+            first, self._next_deadlines = not self._next_deadlines, now + _DEADLINES_SECONDS
+        if not first:
+            self._store.settle_expired_calls()
+
+    def _drive(self, driver: Driver) -> None:
+        key = driver.session_id
         try:
-            outcome = self._runner(found.agent_type).attend(found)
-            self.tally.driven += 1
+            outcome = self._runner(driver.known.row.agent_type).drive_claimed(driver)
+            self.tally.driven += outcome.kind != "idle"
             self.tally.failed += outcome.kind == "failed"
-            if outcome.kind in ("failed", "idle"):
-                self._later[found.session_id] = time.monotonic() + _LATER_SECONDS
             if self._on_outcome is not None:
-                self._on_outcome(found.session_id, outcome)
+                self._on_outcome(key, outcome)
         except HandedOver:
-            _log.info("Session %r is left to another worker.", found.session_id)
+            _log.info("Session %r is left to another worker.", key)
         except Exception:
             self.tally.failed += 1
-            self._later[found.session_id] = time.monotonic() + _LATER_SECONDS
-            _log.exception("Session %r could not be driven.", found.session_id)
+            _log.exception("Session %r could not be driven.", key)
             connections.close_all()
-        finally:
-            with self._idle:
-                self._busy.pop(found.session_id, None)
-                self._idle.notify_all()
 
     def _runner(self, agent_type: str) -> SessionRunner:
         if agent_type not in self._runners:
             runner = configured_runner(agent_for(agent_type), self._store, lease_ttl=self.lease_ttl)
+            if self._stop.is_set():
+                runner.close()
             self._runners[agent_type] = runner
         return self._runners[agent_type]
-
-    def _types(self) -> list[str] | None:
-        named = configured_agents()
-        return None if "*" in named else list(named)
-
-    def _wait(self, seconds: float) -> None:
-        """Until something ends, or it is time to look again."""
-        deadline = time.monotonic() + seconds
-        with self._idle:
-            before = len(self._busy)
-            while not self._stop.is_set() and len(self._busy) >= before:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return
-                self._idle.wait(left)

@@ -1,26 +1,32 @@
 """Sessions as the runtime has them: loaded with their agent, created and saved whole, one row lock each.
 
-A save names what it changes by comparing with what was loaded. The transcript is saved as a difference: so
-many of the first messages stay, and these come behind.
+A save compares with what was loaded and writes what differs. The transcript is saved as a difference: how
+many of the first messages stay, and the new ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from django.db import connections
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionConflict, SessionNotFound, StaleState
-from helix_sessions.models import AgentRecord, Message, Session
+from helix_sessions.messages.tool_ledger import heal
+from helix_sessions.models import AgentRecord, Message
+from helix_sessions.store.agents import sql
+from helix_sessions.store.calls import children
 from helix_sessions.store.context import truncate
 from helix_sessions.store.engine import inputs, open_calls
 from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import (
-    LIGHT_COLUMNS,
+    GONE,
     SessionRow,
     check_owner,
     check_row_version,
@@ -28,15 +34,12 @@ from helix_sessions.store.engine.session_rows import (
 )
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.tombstones import GONE
-from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.engine.transactions import Transaction, locking_transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.runs import statuses
 from helix_sessions.store.sessions.branch import branch
 from helix_sessions.store.sessions.create import new_owner, new_work
 from helix_sessions.store.sessions.listing import list_sessions
 from helix_sessions.store.state import agent_records, snapshots
-from helix_sessions.transcripts import heal
 from helix_sessions.types import JSON, TOMBSTONE, UNSET, Page, Unset
 from helix_sessions.values.agents import (
     AgentDefinition,
@@ -66,34 +69,23 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A session, and what of its rows a save has to know."""
+    """A loaded session, with what a save needs of its rows."""
 
     session: AgentSession
     metadata: str
     record: Mapping[str, Any] | None
     """The agent's row as it is stored, documents as text."""
     created_at: datetime
-    """Tells the session from another that took its id since."""
+    """Tells the session from a later one with the same id."""
     messages: Stored
     open_calls: str | None
     """The tool calls of the transcript that have no result."""
 
 
-@cache
-def _load_sql(vendor: str) -> str:
-    names, record = table(Session), table(AgentRecord)
-    return (
-        f"SELECT {names.selection(vendor, _COLUMNS, 's.')},"  # noqa: S608
-        f" {record.selection(vendor, record.columns, 'a.')}"
-        f' FROM {names.name} s LEFT JOIN {record.name} a ON a."session_id" = s."session_id"'
-        ' WHERE s."session_id" = %s'
-    )
-
-
 def load(store: Store, session_id: str) -> Loaded:
     """A session with its agent, in one query that reads no message. Tombstones are found too."""
-    key, connection = session_key(session_id), connections[store.using]
-    rows = fetch(connection, _load_sql(connection.vendor), [key])
+    key = session_key(session_id)
+    rows = fetch(store._connection, sql.session_with_agent(store._dialect, _COLUMNS), [key])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     width = len(_COLUMNS)
@@ -181,7 +173,7 @@ def create(store: Store, session: AgentSession) -> Loaded:
 
 
 def fork(store: Store, source: Loaded, session: AgentSession) -> Loaded:
-    """Store a session that an action made of another, which must not have moved on meanwhile."""
+    """Store a session that an action derived from another, which must not have changed meanwhile."""
     _check(session)
     columns = _new_columns(session)
     record = agent_records.written(session)
@@ -215,8 +207,8 @@ def save(
     writes: Iterable[Any] = (),
     output: JSON | Unset = UNSET,
 ) -> Loaded:
-    """Save what an action made of a loaded session, if nobody has changed it since; its version rises by
-    one whatever is different. `writes` are applied to the custom state."""
+    """Save the outcome of an action on a loaded session, if it is unchanged since; its version rises by
+    one whatever differs. `writes` are applied to the custom state."""
     _check(session)
     if session.definition.name != loaded.session.definition.name:
         raise InvalidInput("The kind of agent a session has never changes.")
@@ -226,7 +218,7 @@ def save(
     kept, added = _difference(loaded.messages, session.state.messages)
     said, parsed = inputs.messages(added), parse_writes(writes)
     try:
-        with store._write(session.session_id, session.version, tombstones=True) as work:
+        with _writing(store, session, stops=status not in ("active", "paused")) as (tree, parent, work):
             _check_same(loaded, work.session)
             changed = agent_records.changes(loaded.record, record)
             before = work.session.status, work.session.message_count
@@ -241,13 +233,26 @@ def save(
                 _describe(work, documents.load(loaded.metadata), session.state.metadata, metadata)
             agent_records.put(work, loaded.record, record, changed)
             if status != before[0]:
-                statuses.enter(work, {"status": status})
+                children.enter(tree, parent, work, {"status": status})
     except StaleState as stale:
         raise _conflict(stale) from None
     known = loaded.messages.messages
     if known is not None:
         known = [*known[:kept], *(documents.load(text) for _, text in said)]
     return _loaded(store.using, work.session, record, known)
+
+
+@contextmanager
+def _writing(
+    store: Store, session: AgentSession, *, stops: bool
+) -> Iterator[tuple[Transaction, UnitOfWork | None, UnitOfWork]]:
+    """Lock a session that is saved; one that the save may stop, with its parent, who is told."""
+    key = session_key(session.session_id)
+    with write_tree(store.using, store._lease) as tree:
+        parent, work = children.lock_with_parent(tree, key, store._owner, tombstones=True, alone=not stops)
+        store._check_head(work)
+        check_row_version(work.session, session.version)
+        yield tree, parent, work
 
 
 def _loaded(
@@ -283,33 +288,19 @@ def _loaded(
 
 
 def healing(loaded: Loaded, session: AgentSession) -> list[dict[str, Any]]:
-    """Results for the tool calls that nobody answered, so that a model accepts the transcript. Messages are
-    read for it only if the transcript is not as it was loaded."""
+    """Results for open tool calls, so that a model accepts the transcript. Messages are read for it only if
+    the transcript is not as it was loaded."""
     now = session.state.messages
     untouched = isinstance(now, Transcript) and now.stored is loaded.messages and not now.added
     if untouched and len(now) == loaded.messages.count:
-        return [open_calls.error_result(call) for call in open_calls.read(loaded.open_calls)]
+        return open_calls.closing_messages(loaded.open_calls)
     return heal(now)
-
-
-_MESSAGE = ("session_id", "position", "seq", "content")
-
-
-@cache
-def _messages_sql(vendor: str) -> str:
-    """The transcript as it was at an event: what was truncated since is still there."""
-    found = table(Message)
-    return (
-        f"SELECT {found.selection(vendor, _MESSAGE)} FROM {found.name}"  # noqa: S608
-        ' WHERE "session_id" = %s AND "position" < %s AND "seq" <= %s'
-        ' AND ("truncated_seq" IS NULL OR "truncated_seq" > %s) ORDER BY "position"'
-    )
 
 
 def _read_messages(using: str, session_id: str, count: int, head_seq: int) -> list[Any]:
     connection = connections[using]
-    sql = _messages_sql(connection.vendor)
-    rows = fetch(connection, sql, [session_id, count, head_seq, head_seq])
+    place = [session_id, count, head_seq, head_seq]
+    rows = fetch(connection, sql.messages_then(dialect_of(connection)), place)
     if len(rows) != count:
         raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
     found = table(Message)

@@ -1,4 +1,4 @@
-"""Links: a signed word that lets whoever has it answer one tool call, for a time, and do nothing else.
+"""Links: a signed token that lets its holder answer one tool call, for a time, and do nothing else.
 
 A link is for a person who has no account here: the approval in a mail, the form on a page. It names the
 session, the call, and the moment it was asked for, so a call that comes again under an old id is another one.
@@ -6,13 +6,20 @@ Nothing is stored for it, and it is used once because a call is answered once.
 """
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.core import signing
 
 from helix_sessions.conf import conf
-from helix_sessions.exceptions import InvalidAnswerLink, InvalidInput, SessionNotFound, UnknownToolCall
+from helix_sessions.exceptions import (
+    AnswerForbidden,
+    InvalidAnswerLink,
+    InvalidInput,
+    SessionNotFound,
+    UnknownToolCall,
+)
 from helix_sessions.store.calls import submissions
 from helix_sessions.store.engine import inputs, session_rows
 from helix_sessions.store.engine.session_rows import SessionRow
@@ -32,18 +39,26 @@ class _Grant(NamedTuple):
     tool_call_id: str
     requested_at: str | None
     until: int
+    may_edit: bool
 
 
 def create_answer_link(
-    store: Store, session_id: str, tool_call_id: str, *, lifetime: timedelta | None = None
+    store: Store,
+    session_id: str,
+    tool_call_id: str,
+    *,
+    lifetime: timedelta | None = None,
+    may_edit: bool = False,
 ) -> AnswerLink:
     """A link to answer a pending call of the session, or of any session of the tree whose root it is.
 
-    It is good for `lifetime`, at most and by default for `HELIX_SESSIONS["ANSWER_LINK_SECONDS"]`.
+    It is good for `lifetime`, at most and by default for `HELIX_SESSIONS["ANSWER_LINK_SECONDS"]`. With
+    `may_edit` its holder may approve the call with other arguments.
     """
     key, call_id = session_key(session_id), submissions.short_id(tool_call_id, "tool_call_id")
     seconds = _seconds(lifetime)
-    root_id, owner_id = submissions.find(store, key, call_id)
+    edits = inputs.flag(may_edit, "may_edit")
+    root_id, owner_id, _ = submissions.find(store, key, call_id)
     try:
         row = session_rows.read_row(store._connection, owner_id, _COLUMNS)
     except SessionNotFound:
@@ -52,7 +67,7 @@ def create_answer_link(
     if root_id not in (owner_id, row.root_session_id) or not isinstance(entry, dict):
         raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
     until = int(time.time()) + seconds
-    grant = [owner_id, call_id, pending_calls.requested_at(entry), until]
+    grant = [owner_id, call_id, pending_calls.requested_at(entry), until, edits]
     token = signing.dumps(grant, salt=salt(store), compress=True)
     return AnswerLink(token=token, expires_at=datetime.fromtimestamp(until, UTC))
 
@@ -71,6 +86,9 @@ def read_answer_link(store: Store, token: str) -> AskedCall:
         deadline=pending_calls.moment(entry.get("deadline")),
         is_answered=bool(entry.get("submitted_at")) and not pending_calls.is_expired(entry),
         expires_at=datetime.fromtimestamp(grant.until, UTC),
+        arguments_digest=pending_calls.arguments_digest(entry),
+        response_schema=entry.get("response_schema"),
+        may_edit=grant.may_edit,
     )
 
 
@@ -82,18 +100,30 @@ def submit_by_answer_link(
     error: str | None = None,
     approved: bool | None = None,
     reason: str | None = None,
+    arguments: Mapping[str, JSON] | None = None,
+    arguments_digest: str | None = None,
 ) -> Submission:
-    """Answer the call of a link, as `submit_tool_result` does.
+    """Answer the call of a link, as `submit_tool_result` does. Other `arguments` take a link that allows
+    them.
 
     A link that was tampered with, is too old, or is about what is not there any more is refused as
     `InvalidAnswerLink`, in the same words.
     """
     grant = _grant(store, token)
-    answer = submissions.checked_answer(result, error, approved, reason)
-    root_id = grant.row.root_session_id or grant.row.session_id
+    if arguments is not None and not grant.may_edit:
+        raise AnswerForbidden("This link does not allow other arguments.")
+    answer = submissions.checked_answer(result, error, approved, reason, arguments)
+    row = grant.row
+    entry = pending_calls.read(row.pending_client_tool_calls).get(grant.tool_call_id)
     try:
         return submissions.submit(
-            store, root_id, grant.row.session_id, grant.tool_call_id, answer, requested_at=grant.requested_at
+            store,
+            submissions.Found(row.root_session_id or row.session_id, row.session_id, entry),
+            grant.tool_call_id,
+            answer,
+            by=submissions.LINK,
+            arguments_digest=arguments_digest,
+            requested_at=grant.requested_at,
         )
     except (SessionNotFound, UnknownToolCall):
         raise InvalidAnswerLink from None
@@ -109,13 +139,13 @@ def _grant(store: Store, token: Any) -> _Grant:
         raise InvalidAnswerLink
     try:
         said = signing.loads(token, salt=salt(store), max_age=conf.ANSWER_LINK_SECONDS)
-        session_id, call_id, requested_at, until = said
+        session_id, call_id, requested_at, until, *rest = said
         row = store._read(session_id, _COLUMNS)
     except (signing.BadSignature, ValueError, SessionNotFound):
         raise InvalidAnswerLink from None
     if until <= time.time():
         raise InvalidAnswerLink
-    return _Grant(row, call_id, requested_at, until)
+    return _Grant(row, call_id, requested_at, until, bool(rest and rest[0]))
 
 
 def _seconds(lifetime: timedelta | None) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.models import ClientCall
-from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.moments import Moment
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 
 SHOWN = 256
@@ -30,6 +30,13 @@ def wait(root: UnitOfWork, owner_id: str, call_ids: Iterable[str]) -> None:
         ownership[call_id] = owner_id
     root.change(client_tool_call_ownership=documents.write(ownership))
     root.event("tool_calls_waiting", {"owner_session_id": owner_id, "tool_call_ids": calls})
+
+
+def tell_of(work: UnitOfWork, calls: Mapping[str, Any]) -> None:
+    """Tell webhooks and signals of the entries of calls that wait, as of the event that ended the run."""
+    for call_id, entry in calls.items():
+        data = {"tool_call_id": call_id, "tool_name": entry["tool_name"], "kind": entry["kind"]}
+        work.moments.append(Moment("call.waiting", work.session.head_seq, data))
 
 
 def complete(root: UnitOfWork, owner_id: str, calls: Mapping[str, bool]) -> None:
@@ -65,17 +72,12 @@ def find(using: str, root_id: str, call_id: str, owner_id: str | None = None) ->
 
 def note_late(work: UnitOfWork, call: ClientCall) -> None:
     """Remember, with the owner's write, that an answer came after the deadline's error was consumed."""
-    columns = ("late_at", *_KEY)
-    encode = table(ClientCall).encoder(work.connection.vendor, columns)
-    where = " AND ".join(f'"{name}" = %s' for name in _KEY)
-    work.statement(
-        f'UPDATE {table(ClientCall).name} SET "late_at" = %s WHERE {where}',  # noqa: S608
-        encode([work.now, call.session_id, call.tool_call_id, call.owner_session_id]),
-    )
+    key = {name: getattr(call, name) for name in _KEY}
+    work.update(ClientCall, key, late_at=work.now)
 
 
 def _put(root: UnitOfWork, owner_id: str, call_id: str, **values: Any) -> None:
-    """Add a call; the same id again, of a later turn, is the same row anew."""
+    """Add a call; a later call with the same id takes the same row."""
     row = {"tool_call_id": call_id, "owner_session_id": owner_id, "expired": False, **values}
     root.put(ClientCall, **row)
 

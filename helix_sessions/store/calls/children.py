@@ -1,6 +1,7 @@
 """Sub-sessions as their parent waits for them: awaited, settled, failed when it is suspended."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from helix_sessions import models
@@ -8,16 +9,28 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.store.calls import sub_sessions
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS, LIGHT_COLUMNS, SessionRow, read_row
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS, LIGHT_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow, read_row
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import Transaction, check_version, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.runs import runs, statuses
-from helix_sessions.store.state import child_waits
+from helix_sessions.store.runs import statuses
+from helix_sessions.store.state import child_waits, runnable
 from helix_sessions.store.state.child_waits import Waits
-from helix_sessions.types import JSON, TERMINAL_STATUSES, UNSET, SubSessionRef
+from helix_sessions.types import (
+    JSON,
+    PRUNED_STATUSES,
+    TERMINAL_STATUSES,
+    TOMBSTONE,
+    EndStatus,
+    SubSessionRef,
+)
 
 PARENT_SUSPENDED = "parent_suspended"
+INTERRUPTED_WITH_PARENT = "The sub-agent was interrupted with the agent that started it."
+REMOVED = "The session of the sub-agent was deleted."
+STOPS_CHILDREN = ("failed", "interrupted")
+"""The statuses that a session enters together with its ephemeral children."""
 
 _OUTCOME = ("status", "output", "error", "failure_reason")
 
@@ -25,33 +38,56 @@ _OUTCOME = ("status", "output", "error", "failure_reason")
 def settle_child(
     store: Store,
     child_id: str,
-    status: str,
+    status: EndStatus,
     *,
     output: JSON = None,
-    error: str | None = None,
+    error: JSON = None,
     parent_session_id: str | None = None,
     expected_version: int | None = None,
 ) -> None:
     """End a sub-session, and tell its parent, whose wait for it is over. Twice is once.
 
-    A child that has ended already keeps its status; what its parent does not know yet it is told.
-    With a `parent_session_id`, a session that is no child of it is unknown. `expected_version` is the
-    child's.
+    A child that has ended already keeps its status; its parent is updated if it has not been. With a
+    `parent_session_id`, a session that is no child of it is unknown. `expected_version` is the child's.
     """
     key = session_key(child_id)
     below = inputs.optional_identifier(parent_session_id, "parent_session_id")
     ending = inputs.choice(status, TERMINAL_STATUSES, "The status of a settled child")
-    given = {"output": inputs.document(output), "error": inputs.string_document(error, "error")}
+    columns = statuses.columns_of(ending, error)
+    if output is not None:
+        columns["output"] = inputs.document(output)
     version = inputs.expected_version(expected_version)
     with write_tree(store.using, store._lease) as tree:
         parent, child = lock_with_parent(tree, key, store._owner, below)
+        store._check_head(child)
         check_version(child, version)
-        ended_before = child.session.status in TERMINAL_STATUSES
-        if not ended_before:
-            columns = {name: text for name, text in given.items() if text is not None}
-            statuses.enter(child, {"status": ending, **columns})
-        if parent is not None:
-            tell_parent(parent, outcome_of(child.session), anew=not ended_before)
+        if child.session.status in TERMINAL_STATUSES:
+            if parent is not None:
+                tell_parent(parent, outcome_of(child.session))
+        else:
+            # Who drives it without a lease reports its end itself, and then ends its run.
+            reported = child.session.lease_owner is None
+            enter(tree, parent, child, columns, stops_driver=not reported, anew=True)
+
+
+def enter(
+    tree: Transaction,
+    parent: UnitOfWork | None,
+    work: UnitOfWork,
+    columns: dict[str, Any],
+    *,
+    stops_driver: bool = True,
+    anew: bool = False,
+) -> None:
+    """`statuses.enter`, for a session locked with its parent: one that fails or is interrupted takes its
+    ephemeral children with it, and a parent that waits for one that ends, or refers to it, is told; `anew`,
+    any parent."""
+    after = columns["status"]
+    statuses.enter(work, columns, stops_driver=stops_driver)
+    if after in STOPS_CHILDREN:
+        interrupt_below(tree, work, f"parent_{after}")
+    if parent is not None and after in PRUNED_STATUSES:
+        tell_parent(parent, outcome_of(work.session), anew=anew)
 
 
 def outcome_of(child: SessionRow) -> dict[str, Any]:
@@ -59,10 +95,12 @@ def outcome_of(child: SessionRow) -> dict[str, Any]:
     values = {name: getattr(child, name) for name in _OUTCOME}
     for name in ("output", "error"):
         values[name] = None if values[name] is None else documents.load(values[name])
+    if child.status == TOMBSTONE:
+        values = {**values, "status": "failed", "output": None, "failure_reason": TOMBSTONE}
     return {"sub_session_id": child.session_id, **values}
 
 
-def born_settled(tree: Transaction, parent_id: str, awaited: Waits, owner: Any) -> Waits:
+def born_settled(tree: Transaction, parent: SessionRow, awaited: Waits) -> Waits:
     """The waits, with the outcome of children that ended before their parent began to wait.
 
     The children are locked, below their parent, so that none ends unseen meanwhile.
@@ -75,32 +113,71 @@ def born_settled(tree: Transaction, parent_id: str, awaited: Waits, owner: Any) 
             child = tree.lock(key, ALL_COLUMNS).session
         except SessionNotFound:
             continue
-        if not _is_theirs(child, parent_id, owner):
+        if not _is_theirs(child, parent):
             continue
-        if child.status in TERMINAL_STATUSES and child.run_id is None:
+        if child.status in TERMINAL_STATUSES:
             found[key] = outcome_of(child)
     return {call_id: {**wait, **found.get(wait["sub_session_id"], {})} for call_id, wait in awaited.items()}
 
 
-def fail_running(tree: Transaction, parent: UnitOfWork, awaited: set[str], owner: Any) -> None:
-    """Fail the running ephemeral children of a session that is suspended, and theirs, level by level."""
-    spared = {parent.session.session_id, *awaited}
-    level = [parent]
+def fail_running(tree: Transaction, parent: UnitOfWork, awaited: set[str]) -> None:
+    """Fail the running ephemeral children of a session that is suspended, and theirs."""
+
+    def fail(child: UnitOfWork, above: UnitOfWork) -> bool:
+        if child.session.run_id is None or child.session.status in TERMINAL_STATUSES:
+            return False
+        columns = {"status": "failed", "failure_reason": PARENT_SUSPENDED}
+        statuses.enter(child, columns)
+        _note_in_ref(above, child, columns)
+        return True
+
+    _walk(tree, parent, fail, spared=awaited, only_running=True)
+
+
+def interrupt_below(tree: Transaction, parent: UnitOfWork, reason: str) -> None:
+    """Interrupt the ephemeral children of a session that was stopped, and theirs. Who waits for one of them
+    has an error for a result, so that nobody waits for what nobody runs."""
+
+    def interrupt(child: UnitOfWork, above: UnitOfWork) -> bool:
+        if child.session.status not in ("active", "paused"):
+            return False
+        columns = {"status": "interrupted", "failure_reason": reason}
+        statuses.enter(child, columns)
+        _note_in_ref(above, child, columns)
+        outcome = {"status": "failed", "error": INTERRUPTED_WITH_PARENT, "failure_reason": reason}
+        child_waits.settle(above, {"sub_session_id": child.session.session_id, **outcome})
+        return True
+
+    _walk(tree, parent, interrupt)
+
+
+def _walk(
+    tree: Transaction,
+    top: UnitOfWork,
+    act: Callable[[UnitOfWork, UnitOfWork], bool],
+    *,
+    spared: Iterable[str] = (),
+    only_running: bool = False,
+) -> None:
+    """Lock the ephemeral children of a session and do something to each, level by level, below those for
+    which it says so. One that is not worth a lock is passed over: whoever changes it meanwhile does so
+    after the parent was stopped."""
+    met = {top.session.session_id, *spared}
+    level = [top]
     while level:
-        refs = [
-            (ref, above)
+        below = {
+            key: above
             for above in level
-            for ref in sub_sessions.stored(tree.connection.alias, above.session.session_id)
-            if ref.mode == "ephemeral" and ref.location == "local" and ref.sub_session_id not in spared
-        ]
+            for key in sub_sessions.ephemeral(tree.connection.alias, above.session.session_id)
+            if key not in met
+        }
         level = []
-        for ref, above in sorted(refs, key=lambda pair: pair[0].sub_session_id):
-            spared.add(ref.sub_session_id)
-            if not _is_running(tree, ref.sub_session_id, above.session.session_id, owner):
+        met.update(below)
+        for key, above in sorted(below.items(), key=itemgetter(0)):
+            if not _is_worth_a_lock(tree, key, above.session, only_running=only_running):
                 continue
-            child = tree.lock(ref.sub_session_id)
-            if child.session.run_id is not None:
-                _fail(child, above)
+            child = tree.lock(key, ALL_COLUMNS)
+            if act(child, above):
                 level.append(child)
 
 
@@ -117,23 +194,47 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
 
 
 def lock_with_parent(
-    tree: Transaction, child_id: str, owner: Any, below: str | None = None
+    tree: Transaction,
+    child_id: str,
+    owner: Any,
+    below: str | None = None,
+    *,
+    tombstones: bool = False,
+    alone: bool = False,
 ) -> tuple[UnitOfWork | None, UnitOfWork]:
     """Lock a session, read whole, and before it its parent, if it has one that is stored.
 
-    With `below`, a session that is no child of that one is unknown.
+    With `below`, a session that is no child of that one is unknown. `alone`: without its parent.
     """
-    named = read_row(tree.connection, child_id, ("parent_session_id",), owner).parent_session_id
+    if alone:
+        return None, tree.lock(child_id, ALL_COLUMNS, owner, tombstones=tombstones)
+    columns = ("parent_session_id",)
+    named = read_row(tree.connection, child_id, columns, owner, tombstones=tombstones).parent_session_id
     if below not in (None, named):
         raise SessionNotFound(f"There is no session {child_id!r} below {below!r}.")
     parent = None
     if named not in (None, child_id):
         try:
-            parent = tree.lock(named, (*LIGHT_COLUMNS, "suspended_awaiting_children"))
+            parent = lock_parent(tree, named)
         except SessionNotFound:
             parent = None
-    child = tree.lock(child_id, ALL_COLUMNS)
+    child = tree.lock(child_id, ALL_COLUMNS, tombstones=tombstones)
     return (parent if child.session.parent_session_id == named else None), child
+
+
+def lock_parent(tree: Transaction, session_id: str) -> UnitOfWork:
+    """Lock a session that is to be told how a child of it ended."""
+    return tree.lock(session_id, (*LIGHT_COLUMNS, "suspended_awaiting_children"))
+
+
+def tell_of_removal(parent: UnitOfWork, child_id: str) -> None:
+    """Let the locked parent know that its locked child is about to be removed: how that had ended, or that it
+    never will."""
+    child = read_row(parent.connection, child_id, ALL_COLUMNS, tombstones=True)
+    outcome = outcome_of(child)
+    if child.status not in PRUNED_STATUSES:
+        outcome |= {"status": "failed", "output": None, "error": REMOVED, "failure_reason": TOMBSTONE}
+    tell_parent(parent, outcome)
 
 
 def tell_parent(parent: UnitOfWork, outcome: dict[str, Any], *, anew: bool = False) -> None:
@@ -148,6 +249,8 @@ def tell_parent(parent: UnitOfWork, outcome: dict[str, Any], *, anew: bool = Fal
     ended = child_waits.settle(parent, outcome)
     if not (anew or ended or (ref is not None and ref.status not in TERMINAL_STATUSES)):
         return
+    if ended:
+        runnable.follow(parent)
     result = outcome["output"] if outcome["status"] == "completed" else {"error": outcome["error"]}
     if ref is not None:
         parent.update(
@@ -162,30 +265,26 @@ def tell_parent(parent: UnitOfWork, outcome: dict[str, Any], *, anew: bool = Fal
     parent.event("subagent_result", {name: value for name, value in told.items() if value is not None})
 
 
-def _is_running(tree: Transaction, session_id: str, parent_id: str, owner: Any) -> bool:
-    """Whether it is worth a lock. Who starts a run meanwhile starts it after the parent was suspended."""
+def _is_worth_a_lock(tree: Transaction, session_id: str, parent: SessionRow, *, only_running: bool) -> bool:
+    columns = ("run_id", "status", "owner_id", "parent_session_id")
     try:
-        child = read_row(tree.connection, session_id, ("run_id", "owner_id", "parent_session_id"))
+        child = read_row(tree.connection, session_id, columns)
     except SessionNotFound:
         return False
-    return child.run_id is not None and _is_theirs(child, parent_id, owner)
+    if only_running and child.run_id is None:
+        return False
+    return child.status not in PRUNED_STATUSES and _is_theirs(child, parent)
 
 
-def _is_theirs(child: SessionRow, parent_id: str, owner: Any) -> bool:
+def _is_theirs(child: SessionRow, parent: SessionRow) -> bool:
     """Whether a session that another names as its child may be dealt with as one: anybody can name any."""
-    return owner is UNSET or child.owner_id == owner or child.parent_session_id == parent_id
+    return bool(child.parent_session_id == parent.session_id or child.owner_id == parent.owner_id)
 
 
-def _fail(child: UnitOfWork, parent: UnitOfWork) -> None:
-    session = child.session
-    run = runs.find(child.connection.alias, session.session_id, session.run_id)
-    runs.advance(child, run, {"status": "failed"})
-    statuses.enter(child, {"status": "failed", "failure_reason": PARENT_SUSPENDED})
+def _note_in_ref(parent: UnitOfWork, child: UnitOfWork, columns: dict[str, Any]) -> None:
+    key = child.session.session_id
+    changes = {name: columns[name] for name in ("status", "failure_reason")}
     parent.update(
-        models.SubSessionRef,
-        {"sub_session_id": session.session_id},
-        status="failed",
-        updated_at=parent.now,
+        models.SubSessionRef, {"sub_session_id": key}, status=columns["status"], updated_at=parent.now
     )
-    changes = {"status": "failed", "failure_reason": PARENT_SUSPENDED}
-    parent.event("subagent_updated", {"sub_session_id": session.session_id, "changes": changes})
+    parent.event("subagent_updated", {"sub_session_id": key, "changes": changes})

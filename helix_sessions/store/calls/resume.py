@@ -1,4 +1,4 @@
-"""Resume: a session that was suspended or stopped goes on, in whatever process this is."""
+"""Resume: continue a suspended or stopped session, in any process."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ from django.utils import timezone
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import NotResumable, RunInProgress, StillWaiting
-from helix_sessions.store.calls import call_index, children, sub_sessions
+from helix_sessions.messages.tool_ledger import closing_message
+from helix_sessions.store.calls import call_index, children, sub_sessions, submissions
 from helix_sessions.store.engine import ids, inputs, open_calls
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import check_version, write_tree
@@ -29,11 +30,11 @@ def resume(
     expected_version: int | None = None,
     run_id: str | None = None,
 ) -> Resumption:
-    """Go on with a session that is suspended, interrupted or paused: of N callers exactly one does.
+    """Resume a session that is suspended, interrupted or paused: of N callers exactly one does.
 
     Answers and settled children become tool messages in the order of their calls. Approved calls have
-    no result yet: the caller executes them and appends it, and only then what a user says next, so
-    a `message` together with approved calls is refused as `StillWaiting`.
+    no result yet: the caller executes them, with the `arguments` they come with, and appends it, and only
+    then what a user says next, so a `message` together with approved calls is refused as `StillWaiting`.
     """
     key = session_key(session_id)
     said = inputs.optional_turn_message(message)
@@ -49,7 +50,7 @@ def resume(
         _check_resumable(work, calls, awaited)
         # By the clock, not by the session's time, which a machine whose clock is ahead has set forward.
         for call_id in pending_calls.expire(calls, timezone.now()):
-            work.event("tool_result_expired", {"tool_call_id": call_id})
+            submissions.tell_expired(work, call_id)
         _check_answered(calls, awaited, said is not None)
         custom = snapshots.read(work.connection, key, session.state_base, session.state_number)
         _activate(work)
@@ -109,6 +110,7 @@ def _activate(work: UnitOfWork) -> None:
     else:
         statuses.enter(work, {"status": "active"})
     interrupts.clear(work)
+    work.change(suspended_step_id=None, suspension_context=None)
     if session.pending_client_tool_calls is not None:
         work.change(**pending_calls.columns({}))
     if session.suspended_awaiting_children is not None:
@@ -120,7 +122,7 @@ def _results(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The tool messages to add, in the order of the calls, and the entries of approved calls.
 
-    An open call that nobody answers any more gets an error for a result.
+    An open call that has no answer gets the result that `heal` would give it.
     """
     results: list[dict[str, Any]] = []
     approved: list[dict[str, Any]] = []
@@ -129,7 +131,7 @@ def _results(
     def consume(call_id: str) -> None:
         entry = left_calls.pop(call_id)
         if pending_calls.is_approved(entry):
-            approved.append(entry)
+            approved.append(pending_calls.approved_call(entry))
         else:
             results.append(pending_calls.result(call_id, entry))
 
@@ -139,7 +141,7 @@ def _results(
         elif call.id in left_waits:
             results.append(child_waits.result(call.id, left_waits.pop(call.id), call.name))
         else:
-            results.append(open_calls.error_result(call))
+            results.append(closing_message(call._asdict()))
     for call_id in list(left_calls):
         consume(call_id)
     results.extend(child_waits.result(call_id, wait, None) for call_id, wait in left_waits.items())

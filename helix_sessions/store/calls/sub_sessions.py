@@ -8,9 +8,9 @@ from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SubSessionRefExists, SubSessionRefNotFound
 from helix_sessions.store.engine import cursors, inputs
-from helix_sessions.store.engine.session_rows import LIGHT_COLUMNS
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.state import child_waits
+from helix_sessions.store.state import child_waits, runnable
 from helix_sessions.types import (
     REF_LOCATIONS,
     REF_MODES,
@@ -30,7 +30,7 @@ def add_sub_session_refs(
     *,
     expected_version: int | None = None,
 ) -> int:
-    """Remember sub-sessions; returns the version. Adding an equal reference again is nothing."""
+    """Add references to sub-sessions; returns the version. Idempotent for equal references."""
     if isinstance(refs, str | Mapping) or not isinstance(refs, Iterable):
         raise InvalidInput("References must be a list.")
     checked = [_checked(ref) for ref in refs]
@@ -55,7 +55,7 @@ def add_sub_session_refs(
 def update_sub_session_ref(
     store: Store, session_id: str, sub_session_id: str, *, expected_version: int | None = None, **changes: Any
 ) -> SubSessionRef:
-    """Change what is known of a sub-session. One that ended is waited for no longer."""
+    """Change a reference to a sub-session. A wait for one that ended is settled."""
     key = inputs.identifier(sub_session_id, "The sub-session id")
     unknown = set(changes) - set(_CHANGEABLE)
     if unknown:
@@ -71,8 +71,8 @@ def update_sub_session_ref(
             columns = {name: value for name, value in _columns(ref).items() if name in changes}
             work.update(models.SubSessionRef, {"sub_session_id": key}, updated_at=work.now, **columns)
             work.event("subagent_updated", {"sub_session_id": key, "changes": changes})
-            if ref.status in TERMINAL_STATUSES:
-                child_waits.settle(work, _outcome(ref))
+            if ref.status in TERMINAL_STATUSES and child_waits.settle(work, _outcome(ref)):
+                runnable.follow(work)
     return ref
 
 
@@ -106,6 +106,12 @@ def stored(using: str, session_id: str) -> list[SubSessionRef]:
     return [_value(row) for row in rows]
 
 
+def ephemeral(using: str, session_id: str) -> list[str]:
+    """The ids of the sub-sessions that live and stop with a session, without their documents."""
+    rows = models.SubSessionRef.objects.using(using).filter(session_id=session_id)
+    return list(rows.filter(mode="ephemeral", location="local").values_list("sub_session_id", flat=True))
+
+
 def _value(row: models.SubSessionRef) -> SubSessionRef:
     return SubSessionRef(**{field.name: getattr(row, field.name) for field in fields(SubSessionRef)})
 
@@ -132,7 +138,7 @@ def _checked(ref: SubSessionRef | Mapping[str, Any]) -> SubSessionRef:
 
 
 def _outcome(ref: SubSessionRef) -> dict[str, Any]:
-    """How a sub-session that is perhaps not stored here ended."""
+    """The outcome of a sub-session, which may be remote."""
     if ref.status == "completed":
         return {"sub_session_id": ref.sub_session_id, "status": ref.status, "output": ref.result}
     said = ref.result.get("error") if isinstance(ref.result, dict) else ref.result

@@ -1,4 +1,4 @@
-"""Suspension: everything an agent needs to go on lies in the row, and its process may end."""
+"""Suspension: everything an agent needs to continue is in the row, and its process may end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,13 +23,14 @@ from helix_sessions.types import (
     Messages,
     PendingCall,
     SessionState,
+    Suspension,
 )
 
 
 def suspend(
     store: Store,
     session_id: str,
-    kind: str,
+    kind: Suspension,
     *,
     state: SessionState,
     run_id: str,
@@ -70,13 +71,14 @@ def suspend(
             asked_now = pending_call_map.request(calls, run_key, work.now)
             work.change(**pending_call_map.columns({**(state.pending_client_tool_calls or {}), **asked_now}))
             call_index.wait(root, key, calls)
+        waits = state.suspended_awaiting_children or {}
         if awaited:
-            found = children.born_settled(tree, key, awaited, store._owner)
-            before = state.suspended_awaiting_children or {}
-            work.change(**child_waits.columns({**before, **found}))
-        spared = {wait["sub_session_id"] for wait in awaited.values()}
-        children.fail_running(tree, work, spared, store._owner)
+            waits = {**waits, **children.born_settled(tree, work.session, awaited)}
+            work.change(**child_waits.columns(waits))
+        spared = set(child_waits.waiting(waits))
+        children.fail_running(tree, work, spared)
         runs.advance(work, runs.find(store.using, key, run_key), {"status": status})
+        call_index.tell_of(work, calls)
         checkpoints.record(work, meta, "staging" if promoted else "save", fingerprint)
     return checkpoints.result_of(work)
 

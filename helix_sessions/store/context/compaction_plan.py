@@ -1,17 +1,19 @@
 """Which messages a compaction summarizes, which it keeps as text, and the message it leaves. Pure."""
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from helix_sessions.content import documents
-from helix_sessions.transcripts import calls_in, results_in
+from helix_sessions.messages.reasoning import without_reasoning
+from helix_sessions.messages.tool_ledger import OpenCalls, calls_in, results_in
+from helix_sessions.messages.tool_outputs import as_text as output_text
+from helix_sessions.messages.tool_outputs import map_outputs
 from helix_sessions.types import CompactionPolicy, ModelContext
 
 
 class Line(NamedTuple):
-    """A message in its place. One that only told of changes to the context is not folded: it stays visible
-    by itself for as long as it says something new."""
+    """A message with its position. An update of the context is not folded: it stays visible as long as it has
+    something new."""
 
     position: int
     seq: int
@@ -27,18 +29,18 @@ class Fold(NamedTuple):
 
 
 def fold(lines: Sequence[Line], policy: CompactionPolicy) -> Fold | None:
-    """Part the messages where no call is parted from its result; `None` if there is nothing older to fold.
+    """Split the messages without separating a call from its result; `None` if there is nothing older to fold.
 
-    The end of the transcript from a call without a result on is left alone, because the result is still to
-    come. A user's message at the very end waits for an answer, so it is never left to a summary, unless
-    nothing at all is to be kept.
+    The end of the transcript from an open call on is not folded, because its result is still to come. A
+    user's message at the very end waits for an answer, so it is never summarized, unless nothing at all is
+    kept.
     """
-    groups = whole_groups(lines)
+    groups = whole_groups(prepared(lines, policy))
     room = policy.keep_recent
     start = len(groups)
     last = True
     while start > 0:
-        messages = trimmed(groups[start - 1], policy)
+        messages = messages_of(groups[start - 1])
         size = _size(messages, policy)
         asked = last and policy.keep_recent > 0 and [m.get("role") for m in messages] == ["user"]
         if size > room and not asked:
@@ -47,43 +49,56 @@ def fold(lines: Sequence[Line], policy: CompactionPolicy) -> Fold | None:
         start -= 1
         last = last and not messages
     older = [line for group in groups[:start] for line in group]
-    if not trimmed(older, policy):
+    if not messages_of(older):
         return None
     return Fold(older, [line for group in groups[start:] for line in group])
 
 
 def _size(messages: list[dict[str, Any]], policy: CompactionPolicy) -> int:
-    """What they take, each at least one token."""
+    """Their size in tokens, each at least one."""
     if not messages:
         return 0
     return max(len(messages), policy.estimate(ModelContext(baseline="", messages=messages)))
 
 
 def whole_groups(lines: Sequence[Line]) -> list[list[Line]]:
-    """The shortest pieces that have every result of their calls; what follows the last is not whole yet."""
+    """The shortest groups that have the results of all their calls; what follows the last is not complete
+    yet."""
     groups: list[list[Line]] = []
     group: list[Line] = []
-    open_calls: Counter[str] = Counter()
+    calls: OpenCalls[None] = OpenCalls()
     for line in lines:
         group.append(line)
         if not line.is_update:
-            open_calls.update(call["id"] for call in calls_in(line.message))
-            for call_id in results_in(line.message):
-                if open_calls[call_id] > 0:
-                    open_calls[call_id] -= 1
-        if not +open_calls:
+            calls.follow(line.message, lambda *_: None)
+        if not calls:
             groups.append(group)
             group = []
     return groups
 
 
-def trimmed(lines: Sequence[Line], policy: CompactionPolicy) -> list[dict[str, Any]]:
-    """The messages with long results of tools cut, without updates of the context."""
-    return [_trim(line.message, policy.tool_output_chars) for line in lines if not line.is_update]
+def prepared(lines: Sequence[Line], policy: CompactionPolicy) -> list[Line]:
+    """The lines as a compaction reads them, each in its place: without native reasoning, long results of
+    tools cut, and results before the newest `keep_results` tokens of them as one line each. One that has
+    nothing to say has an empty message."""
+    room, found = policy.keep_results, []
+    for line in reversed(lines):
+        message = {} if line.is_update else without_reasoning(line.message) or {}
+        if message.get("role") == "tool" or results_in(message):
+            cut = map_outputs(message, lambda content: _cut(content, policy.tool_output_chars))
+            room -= _size([cut], policy)
+            message = cut if room >= 0 else map_outputs(message, _left_out)
+        found.append(line._replace(message=message))
+    return found[::-1]
+
+
+def messages_of(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """The messages of prepared lines."""
+    return [line.message for line in lines if line.message]
 
 
 def compaction_message(summary: str, recent: list[dict[str, Any]]) -> dict[str, Any]:
-    """The message that takes the place of what was folded."""
+    """The message that replaces what was folded."""
     content = f"Summary of the conversation so far:\n\n{summary}"
     if recent:
         content += "\n\nThe latest messages, word for word:\n\n" + "\n\n".join(map(as_text, recent))
@@ -91,9 +106,9 @@ def compaction_message(summary: str, recent: list[dict[str, Any]]) -> dict[str, 
 
 
 def as_text(message: dict[str, Any]) -> str:
-    """A message as a reader would note it down, whatever provider's format it has."""
+    """A message as plain text, whatever the provider's format."""
     who = message.get("tool_name") or message["role"]
-    lines = [_content_text(message.get("content"))]
+    lines = [_content_text(message["content"] if "content" in message else _framework_content(message))]
     lines += [f"calls {call['name']} {documents.write(call['arguments'])}" for call in calls_in(message)]
     return f"[{who}] " + "\n".join(line for line in lines if line)
 
@@ -108,43 +123,39 @@ def _content_text(content: Any) -> str:
     return documents.write(content)
 
 
+def _framework_content(message: dict[str, Any]) -> Any:
+    """What was said in a message as an adapter stored it."""
+    for path in (("message", "parts"), ("event", "content", "parts"), ("item", "content"), ("item",)):
+        found: Any = message
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        if found:
+            return found if isinstance(found, list | str) else [found]
+    return None
+
+
 def _block_text(block: Any) -> str:
     if isinstance(block, dict):
-        if block.get("type") == "tool_use":
+        if block.get("type") in ("tool_use", "function_call"):
             return ""  # told as a call
         if block.get("type") == "tool_result":
             return _content_text(block.get("content"))
-        if isinstance(block.get("text"), str):
-            return str(block["text"])
+        for key in ("text", "content"):
+            if isinstance(block.get(key), str):
+                return str(block[key])
     return block if isinstance(block, str) else documents.write(block)
-
-
-def _trim(message: dict[str, Any], characters: int) -> dict[str, Any]:
-    content = message.get("content")
-    if message.get("role") == "tool" and not _has_results(content):
-        return {**message, "content": _cut(content, characters)} if "content" in message else message
-    if _has_results(content):
-        return {**message, "content": [_trim_block(block, characters) for block in content]}
-    return message
-
-
-def _has_results(content: Any) -> TypeGuard[list[Any]]:
-    return isinstance(content, list) and any(map(_is_result, content))
-
-
-def _is_result(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "tool_result"
-
-
-def _trim_block(block: Any, characters: int) -> Any:
-    if _is_result(block) and "content" in block:
-        return {**block, "content": _cut(block["content"], characters)}
-    return block
 
 
 def _cut(value: Any, characters: int) -> Any:
     """A value whose text is longer becomes the beginning of its text."""
-    text = value if isinstance(value, str) else documents.write(value)
+    text = output_text(value)
     if len(text) <= characters:
         return value
     return f"{text[:characters]}\n[{len(text) - characters} more characters]"
+
+
+def _left_out(value: Any) -> Any:
+    """The line that stands for an old result, unless the result is shorter."""
+    text = output_text(value)
+    line = f"[A result of {len(text):,} characters, left out here.]"
+    return value if len(text) <= len(line) else line

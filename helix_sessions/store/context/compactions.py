@@ -1,31 +1,31 @@
-"""Compaction: the model sees a summary where the transcript has many messages, and the transcript stays."""
+"""Compaction: the model sees a summary in place of old messages, and the transcript keeps them."""
 
 import inspect
 import os
 import socket
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync
 
 from helix_sessions import models
-from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput, SessionBusy, SessionNotFound
-from helix_sessions.models import ContextUpdate, Message, Session
-from helix_sessions.store.context import compaction_plan
+from helix_sessions.models import Message, Session
+from helix_sessions.store.context import compaction_plan, sql
 from helix_sessions.store.context.compaction_plan import Fold, Line
-from helix_sessions.store.context.context_rows import latest_compaction
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.session_rows import SessionRow, check_owner, check_row_version
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.tombstones import present
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import Compaction, CompactionPolicy, Summarize, SummaryRequest
+
+TIMEOUT = timedelta(minutes=10)
+"""How long a compaction may take before another of the same session may begin, if it is unknown whether its
+process still works on it."""
 
 _ATTEMPTS = 20
 _HEAD = ("owner_id", "version", "status")
@@ -56,9 +56,9 @@ def compact(
     reason: str = "manual",
     expected_version: int | None = None,
 ) -> Compaction | None:
-    """Have the older messages summarized, and let the model see the summary and the text of the newest
-    in their place. `None` if there is nothing older, if the summary is blank, or while another
-    compaction of this session is under way.
+    """Summarize the older messages, and let the model see the summary and the text of the newest in their
+    place. `None` if there is nothing older, if the summary is blank, or while another compaction of this
+    session is in progress.
 
     No lock is held while `summarize` works, so a message appended meanwhile stays visible; when
     messages were truncated meanwhile, its summary is dropped. What it raises is raised here.
@@ -75,12 +75,12 @@ def compact(
     try:
         request = SummaryRequest(
             previous_summary=before.summary,
-            messages=compaction_plan.trimmed(attempt.fold.older, rules),
+            messages=compaction_plan.messages_of(attempt.fold.older),
             max_tokens=rules.summary_tokens,
         )
         summary = _summary(summarize, request)
         message = compaction_plan.compaction_message(
-            summary, compaction_plan.trimmed(attempt.fold.recent, rules)
+            summary, compaction_plan.messages_of(attempt.fold.recent)
         )
         if summary.strip():
             return _finish(store, key, attempt, why, summary, message)
@@ -103,7 +103,7 @@ def list_compactions(store: Store, session_id: str) -> list[Compaction]:
 def _begin(
     store: Store, session_id: str, policy: CompactionPolicy, reason: str, version: int | None
 ) -> tuple[_Before, _Attempt] | None:
-    """Choose what to fold, without a lock, and say so under it, if it is still there."""
+    """Choose what to fold, without a lock, and record it under the lock, if the messages are still there."""
     for _ in range(_ATTEMPTS):
         before = _to_compact(store, session_id, version)
         fold = compaction_plan.fold(before.lines, policy)
@@ -120,8 +120,7 @@ def _begin(
 
 
 def _to_compact(store: Store, session_id: str, version: int | None) -> _Before:
-    connection = store._connection
-    rows = fetch(connection, _lines_sql(connection.vendor), [session_id] * 2)
+    rows = fetch(store._connection, sql.to_compact(store._dialect), [session_id] * 2)
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     (_, replaced, number, summary, *columns), *found = rows
@@ -145,7 +144,7 @@ def _to_compact(store: Store, session_id: str, version: int | None) -> _Before:
 def _finish(
     store: Store, session_id: str, attempt: _Attempt, reason: str, summary: str, message: dict[str, Any]
 ) -> Compaction | None:
-    """Let the model see it, unless somebody took over or its messages are gone."""
+    """Finish the compaction, unless another process took over or its messages were truncated."""
     lines = [*attempt.fold.older, *attempt.fold.recent]
     content, text = documents.dump(message), documents.dump(summary)
     with store._write(session_id) as work:
@@ -164,7 +163,7 @@ def _finish(
 
 
 def _abandon(store: Store, session_id: str, attempt: _Attempt) -> None:
-    """Let the next one begin."""
+    """Abandon the compaction, so that the next may begin."""
     with store._write(session_id) as work:
         if _own(store.using, session_id, attempt) is not None:
             _drop(work, attempt)
@@ -177,8 +176,8 @@ def _start(
     new = [line for line in lines if line.position >= before.replaced]
     first, last = (new or lines)[0], lines[-1]
     kept = fold.recent[0].position if fold.recent else last.position + 1
-    if latest is not None and latest.compacted_seq is None:  # whoever began it is gone
-        work.delete(models.Compaction, '"number" = %s', [latest.number])
+    if latest is not None and latest.compacted_seq is None:  # its process is dead
+        work.delete(models.Compaction, ("number", "=", latest.number))
     work.versioned = False
     number = 1 if latest is None else latest.number + 1
     seq = work.event("compaction_started", {"reason": reason})
@@ -200,7 +199,7 @@ def _start(
 
 
 def _is_current(work: UnitOfWork, before: _Before) -> bool:
-    """Whether the transcript still begins with what was read, and nobody has compacted it since."""
+    """Whether the transcript still begins with what was read, and has no newer compaction."""
     rows = models.Compaction.objects.using(work.connection.alias).standing()
     found = rows.filter(session_id=work.session.session_id).order_by("-number")
     latest = found.values_list("number", flat=True).first()
@@ -214,7 +213,7 @@ def _own(using: str, session_id: str, attempt: _Attempt) -> models.Compaction | 
 
 def _drop(work: UnitOfWork, attempt: _Attempt) -> None:
     work.versioned = False
-    work.delete(models.Compaction, '"number" = %s', [attempt.number])
+    work.delete(models.Compaction, ("number", "=", attempt.number))
 
 
 def _still_there(work: UnitOfWork, last: Line) -> bool:
@@ -240,17 +239,17 @@ async def _awaited(summary: Any) -> Any:
 
 
 def _holder() -> str:
-    """Who is at it: this process, by its host's name and its number."""
+    """The holder: this process, by host name and process id."""
     return f"{socket.gethostname()[:200]}:{os.getpid()}"
 
 
 def _is_under_way(row: models.Compaction, work: UnitOfWork) -> bool:
-    """Whether somebody is at this compaction: not if its process is known to be gone, the session has been
-    taken by another owner since, or it took too long."""
+    """Whether this compaction is in progress: not if its process is dead, the session has a new owner since,
+    or it timed out."""
     if row.compacted_seq is not None:
         return False
     since: datetime = row.started_at
-    if work.now - since > timedelta(seconds=conf.COMPACTION_SECONDS) or row.fence != work.session.fence:
+    if work.now - since > TIMEOUT or row.fence != work.session.fence:
         return False
     host, _, number = (row.holder or "").rpartition(":")
     return host != _holder().rpartition(":")[0] or _is_alive(int(number))
@@ -277,26 +276,4 @@ def _value(row: models.Compaction) -> Compaction:
         message=row.content,
         message_count=row.end_position - row.from_position,
         created_at=row.compacted_at,  # type: ignore[arg-type]
-    )
-
-
-@cache
-def _lines_sql(vendor: str) -> str:
-    """The session's head and the latest summary, then the messages that no summary covers yet, as of one
-    moment."""
-    cast = "::text" if vendor == "postgresql" else ""
-    return (
-        'WITH head AS (SELECT s."session_id", s."owner_id", s."version", s."status", c."number", c."summary",'  # noqa: S608
-        ' COALESCE(c."end_position", 0) AS "replaced", COALESCE(c."kept_position", 0) AS "start"'
-        f" FROM {table(Session).name} s LEFT JOIN {table(models.Compaction).name} c"
-        f' ON c."session_id" = s."session_id" AND c."number" = {latest_compaction("s")}'
-        f' WHERE s."session_id" = %s AND {present("s.")})'
-        f' SELECT -1 AS "place", "replaced", "number", "summary"{cast}, "owner_id", "version", "status"'
-        " FROM head"
-        f' UNION ALL SELECT m."position", m."seq", u."seq", m."content"{cast}, NULL, NULL, NULL'
-        f" FROM {table(Message).name} m"
-        f' LEFT JOIN {table(ContextUpdate).name} u ON u."session_id" = m."session_id" AND u."seq" = m."seq"'
-        ' WHERE m."session_id" = %s AND m."position" >= (SELECT "start" FROM head)'
-        ' AND m."truncated_seq" IS NULL'
-        ' ORDER BY "place"'
     )

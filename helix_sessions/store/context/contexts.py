@@ -1,19 +1,21 @@
-"""What the model sees of a session: reconciled with its sources, read, moved with the session."""
+"""The context of a session: reconcile it with its sources, read it, reset it on a move."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from helix_sessions.content import documents
-from helix_sessions.exceptions import SessionBusy, SessionNotFound
-from helix_sessions.models import ContextEpoch, ContextUpdate, Session
-from helix_sessions.store.context import context_rows, epochs
-from helix_sessions.store.context.epochs import Plan, StoredEpoch
+from helix_sessions.exceptions import SessionBusy
+from helix_sessions.models import ContextEpoch, ContextUpdate
+from helix_sessions.store.context import context_rows, epochs, sql
+from helix_sessions.store.context.context_reads import read_context
+from helix_sessions.store.context.context_tallies import tallies
+from helix_sessions.store.context.epochs import Observation, Plan, StoredEpoch
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.connection import fetch
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS, SessionRow, check_owner, check_row_version
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow, check_row_version
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.runs import ownership
 from helix_sessions.store.state import snapshots, state_rows, states
 from helix_sessions.types import (
     JSON,
@@ -21,7 +23,6 @@ from helix_sessions.types import (
     ContextSource,
     ModelContext,
     SessionState,
-    chars_over_four,
 )
 from helix_sessions.types import ContextEpoch as Epoch
 
@@ -31,12 +32,12 @@ _ATTEMPTS = 20
 def reconcile_context(
     store: Store, session_id: str, sources: Iterable[ContextSource], *, expected_version: int | None = None
 ) -> ContextOutcome:
-    """Observe the sources, and tell the model what has changed since it was told last.
+    """Observe the sources, and give the model what has changed since the last time.
 
-    The sources are asked once, in order, before anything is locked. The first time their texts become
-    the baseline; `ContextUnavailable` if one is not available. Later, what changed, was added or is
-    gone becomes one system message. After a compaction the baseline is rendered afresh, unless a source
-    is unavailable.
+    The sources are observed once, in order, before anything is locked. The first time their texts become
+    the baseline; `ContextUnavailable` if one is not available. Later, changed, added and removed sources
+    become one system message. After a compaction the baseline is rendered again, unless a source is
+    unavailable.
     """
     key, version = session_key(session_id), inputs.expected_version(expected_version)
     named = epochs.checked(sources)
@@ -49,36 +50,27 @@ def reconcile_context(
         compacted = epoch is not None and compaction > epoch.compaction_number
         plan = epochs.plan(epoch, observations, compacted)
         if epoch is not None and plan.baseline is None and not plan.changes:
-            return _outcome(plan, epoch.baseline, epoch.baseline_seq)
+            return _measured(_outcome(plan, epoch.baseline, epoch.baseline_seq), observations, epoch)
         with store._write(key, version) as work:
-            if context_rows.stored(work.connection, key) == (epoch, compaction):
-                return _carry_out(work, plan, epoch, compaction)
+            current = context_rows.stored(work.connection, key) == (epoch, compaction)
+            outcome = _carry_out(work, plan, epoch, compaction) if current else None
+        if outcome is not None:
+            return _counted(_measured(outcome, observations, epoch), plan, epoch)
     raise SessionBusy(f"The context of session {key!r} changed faster than it could be read.")
 
 
-def get_context(store: Store, session_id: str) -> ModelContext:
+def get_context(store: Store, session_id: str, *, model: str | None = None) -> ModelContext:
     """What the model sees: the baseline, the latest compaction if there is one, and the messages after
-    it. Of the updates of the context those since the baseline are seen, wherever they are."""
-    key, connection = session_key(session_id), store._connection
-    rows = fetch(connection, context_rows.context_sql(connection.vendor), [key] * 3)
-    if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
-    (_, _, owner_id, baseline), *rest = rows
-    decode = table(Session).decoder(("owner_id",))
-    check_owner(key, SessionRow(("owner_id",), decode([owner_id])), store._owner)
-    seen = ModelContext(
-        baseline=""
-        if baseline is None
-        else documents.load(table(ContextEpoch).open_text("baseline", baseline, key)),
-        messages=documents.load_all(
-            [context_rows.opened(key, place, number, text) for place, number, _, text in rest]
-        ),
-    )
-    return replace(seen, estimated_tokens=chars_over_four(seen))
+    it. Of the updates of the context those since the baseline are seen, wherever they are.
+
+    A `model` gets no native reasoning of another: assistant messages whose `model` is not this one are
+    without it. Results of tools are at most `MAX_TOOL_OUTPUT` long.
+    """
+    return read_context(store, session_id, model=model).context
 
 
 def get_context_epoch(store: Store, session_id: str) -> Epoch | None:
-    """What the model was told before the conversation, and knows since; `None` before the first time."""
+    """The baseline of the model's context and its values; `None` before the first reconciliation."""
     key = session_key(session_id)
     store._read(key, ("session_id",))
     epoch, _ = context_rows.stored(store._connection, key)
@@ -88,23 +80,44 @@ def get_context_epoch(store: Store, session_id: str) -> Epoch | None:
 def move_session(
     store: Store, session_id: str, location: JSON, *, expected_version: int | None = None
 ) -> SessionState:
-    """Say where the session is from now on. What the model was told about the old place is forgotten: the
-    next reconciliation begins afresh. Who was driving the session no longer may."""
+    """Set the location of the session. The context of the old location is reset: the next reconciliation
+    starts again. The present owner of the session is fenced."""
     text = inputs.document(location)
     with store._write(session_id, expected_version, columns=ALL_COLUMNS) as work:
         session = work.session
         before = None if session.location is None else documents.load(session.location)
-        work.change(
-            location=text,
-            fence=session.fence + 1,
-            lease_owner=None,
-            lease_token=None,
-            lease_expires_at=None,
-        )
+        work.change(location=text, fence=session.fence + 1)
+        work.change(lease_owner=None, lease_token=None, lease_expires_at=None)
+        work.is_drivers = False  # a driver that moves its session leaves it to one at the new place
+        ownership.interrupt(work, "session_moved")
         work.delete(ContextEpoch)
         work.event("session_moved", {"from": before, "to": location})
         custom = snapshots.read(work.connection, session.session_id, session.state_base, session.state_number)
     return state_rows.state_of(work.session, custom)
+
+
+def _measured(
+    outcome: ContextOutcome, observations: list[Observation], epoch: StoredEpoch | None
+) -> ContextOutcome:
+    """With how long the sources took, which were missing, and how much updates take. Those of this call are
+    added by `_carry_out`."""
+    kept = 0 if epoch is None or outcome.kind in ("initialized", "replaced") else epoch.update_characters
+    return replace(
+        outcome,
+        observed={seen.key: seen.seconds for seen in observations},
+        unavailable=[seen.key for seen in observations if not seen.available],
+        update_characters=outcome.update_characters + kept,
+    )
+
+
+def _counted(outcome: ContextOutcome, plan: Plan, epoch: StoredEpoch | None) -> ContextOutcome:
+    """Count what was committed."""
+    if plan.baseline is not None:
+        replaced = None if epoch is None else epoch.update_characters
+        tallies.rendered(len(plan.baseline), replaced=replaced)
+    elif plan.text:
+        tallies.updated(len(plan.text))
+    return outcome
 
 
 def _outcome(plan: Plan, baseline: str, baseline_seq: int) -> ContextOutcome:
@@ -114,13 +127,14 @@ def _outcome(plan: Plan, baseline: str, baseline_seq: int) -> ContextOutcome:
 def _carry_out(work: UnitOfWork, plan: Plan, epoch: StoredEpoch | None, compaction: int) -> ContextOutcome:
     if epoch is None or plan.baseline is not None:
         return _render(work, plan, epoch, compaction)
-    position, seq = work.session.message_count, None
+    position, seq, text = work.session.message_count, None, ""
     if plan.text:
-        seq = work.message("system", documents.dump({"role": "system", "content": plan.text}))
+        text = documents.dump({"role": "system", "content": plan.text})
+        seq = work.message("system", text)
         work.insert(ContextUpdate, seq=seq, position=position, before=epoch.snapshot)
     work.event("context_updated", text=documents.dump({"message_seq": seq, "changes": plan.changes}))
     work.update(ContextEpoch, {}, snapshot=documents.dump(plan.admitted), updated_at=work.now)
-    return _outcome(plan, epoch.baseline, epoch.baseline_seq)
+    return replace(_outcome(plan, epoch.baseline, epoch.baseline_seq), update_characters=len(text))
 
 
 def _render(work: UnitOfWork, plan: Plan, epoch: StoredEpoch | None, compaction: int) -> ContextOutcome:
@@ -143,9 +157,5 @@ def _render(work: UnitOfWork, plan: Plan, epoch: StoredEpoch | None, compaction:
         work.insert(ContextEpoch, **columns)
     else:
         work.update(ContextEpoch, {}, **columns)
-    work.statement(
-        f'UPDATE {table(ContextUpdate).name} SET "before" = NULL'  # noqa: S608
-        ' WHERE "session_id" = %s AND "before" IS NOT NULL',
-        [work.session.session_id],
-    )
+    work.statement(sql.FORGET_UPDATES, [work.session.session_id])
     return _outcome(plan, baseline, seq)

@@ -1,17 +1,19 @@
-"""What a look at the sources of a context comes to. Nothing is read or written here."""
+"""Computes the outcome of observing context sources. Pure."""
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import ContextUnavailable, InvalidInput
+from helix_sessions.store.context.context_tallies import tallies
 from helix_sessions.store.engine import inputs
 from helix_sessions.types import UNAVAILABLE, ContextEpoch, ContextSource, SessionState
 
 Admitted: TypeAlias = dict[str, list[Any]]
-"""By source key what the model knows, and what it is told if the source is removed: a source that is gone
-can no longer be asked."""
+"""By source key the value that the model has, and the text for its removal, because a removed source can no
+longer render it."""
 
 _CALLS = ("observe", "baseline", "update", "removed")
 
@@ -23,6 +25,8 @@ class StoredEpoch(NamedTuple):
     snapshot: str
     baseline_seq: int
     compaction_number: int
+    update_characters: int
+    """Those of the updates since the baseline."""
 
     @property
     def admitted(self) -> Admitted:
@@ -31,11 +35,12 @@ class StoredEpoch(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """A source and what it said."""
+    """A source and its observed value."""
 
     key: str
     source: ContextSource
     value: Any
+    seconds: float
 
     @property
     def available(self) -> bool:
@@ -43,7 +48,7 @@ class Observation(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be done. Without a baseline the stored one stays."""
+    """The outcome. Without a baseline the stored one stays."""
 
     kind: str
     admitted: Admitted
@@ -69,18 +74,21 @@ def checked(sources: Any) -> list[tuple[str, ContextSource]]:
 
 
 def observe(sources: list[tuple[str, ContextSource]], session: SessionState) -> list[Observation]:
-    """Ask each source, once."""
+    """Observe each source once."""
     observations = []
     for key, source in sources:
+        began = time.perf_counter()
         value = source.observe(session)
+        seconds = time.perf_counter() - began
         if value is not UNAVAILABLE:
             value = documents.load(documents.dump(value))  # as it will be when it is read again
-        observations.append(Observation(key, source, value))
+        observations.append(Observation(key, source, value, seconds))
+        tallies.observed(key, seconds, available=value is not UNAVAILABLE)
     return observations
 
 
 def plan(epoch: StoredEpoch | None, observations: list[Observation], compacted: bool) -> Plan:
-    """Compare what the model knows with what is so. `compacted` says that the transcript was compacted
+    """Compare the values that the model has with the observed ones. `compacted`: the transcript was compacted
     since the baseline was rendered."""
     unavailable = [seen.key for seen in observations if not seen.available]
     if epoch is None and unavailable:

@@ -1,4 +1,4 @@
-"""Instructions for the agents of a type, and every version there was."""
+"""The instructions of an agent type, and all their versions."""
 
 from typing import Any
 
@@ -17,15 +17,15 @@ MAX_CHARACTERS = 1_000_000
 
 
 def get_instructions(store: Store, agent_type: str) -> str | None:
-    """What the agents of this type are told; `None` if there are no instructions."""
+    """The instructions of this agent type; `None` if there are none."""
     kind = inputs.identifier(agent_type, "agent_type")
     rows = models.Instructions.objects.using(store.using).filter(agent_type=kind)
     return rows.values_list("text", flat=True).first()
 
 
 def set_instructions(store: Store, agent_type: str, text: str | None) -> InstructionsRevision | None:
-    """Tell the agents of this type something else, or with `None` nothing; the revision this makes, or
-    `None` if it is what they are told already."""
+    """Set the instructions of this agent type, or with `None` withdraw them; return the revision, or
+    `None` if nothing changed."""
     kind = inputs.identifier(agent_type, "agent_type")
     written = None if text is None else inputs.text(text, "The instructions")
     if written is not None and len(written) > MAX_CHARACTERS:
@@ -34,7 +34,7 @@ def set_instructions(store: Store, agent_type: str, text: str | None) -> Instruc
         with transaction_on(store.using):
             return _write_revision(store, kind, written)
     except IntegrityError as error:  # another wrote the first ones of this type at the same moment
-        raise SessionBusy("The instructions were written by somebody else at this moment.") from error
+        raise SessionBusy("Another caller is writing the instructions.") from error
 
 
 def list_instructions_revisions(store: Store, agent_type: str) -> list[InstructionsRevision]:

@@ -1,24 +1,23 @@
-"""Truncate the transcript, and what the model's context knows of it."""
+"""Truncate the transcript, and the model's context with it."""
 
-from helix_sessions.models import Message
-from helix_sessions.store.context import context_rows
+from helix_sessions.store.context import context_rows, sql
 from helix_sessions.store.engine import inputs, open_calls
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 
 
 def truncate_messages(
     store: Store, session_id: str, count: int, *, expected_version: int | None = None
 ) -> int:
-    """Keep the first `count` messages; returns how many went. They stay readable in the event log."""
+    """Keep the first `count` messages; returns how many were removed. They stay readable in the event
+    log."""
     kept = inputs.integer(count, "count")
     with store._write(session_id, expected_version) as work:
         return truncate(work, kept)
 
 
 def truncate(work: UnitOfWork, kept: int) -> int:
-    """Hide all but the first `kept` messages of the locked session; how many went."""
+    """Hide all but the first `kept` messages of the locked session; return how many were removed."""
     session = work.session
     removed: int = max(0, session.message_count - kept)
     if removed:
@@ -29,11 +28,6 @@ def truncate(work: UnitOfWork, kept: int) -> int:
         )
         seq = work.event("messages_truncated", {"count": kept, "removed": removed})
         context_rows.take_back(work, kept, seq)
-        values = [seq, session.session_id, kept, seq]
-        work.statement(
-            f'UPDATE {table(Message).name} SET "truncated_seq" = %s'  # noqa: S608
-            ' WHERE "session_id" = %s AND "position" >= %s AND "seq" < %s AND "truncated_seq" IS NULL',
-            [str(value) for value in values] if work.connection.vendor == "postgresql" else values,
-        )
+        work.statement(sql.TRUNCATE, [seq, session.session_id, kept, seq])
         work.change(message_count=kept)
     return removed

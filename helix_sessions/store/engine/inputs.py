@@ -10,17 +10,21 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
-from helix_sessions.content import documents
+from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
+from helix_sessions.messages import errors
 from helix_sessions.types import ROLES
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=str)
 
 MAX_ID = 255
 MAX_TOOL_CALL_ID = 256
 MAX_CHECKPOINT_ID = 512
 MAX_INTEGER = 2**63 - 1
 MAX_SECONDS = 366 * 24 * 60 * 60
+ERRORS = "errors"
+"""Under what the fingerprints of errors are veiled: all sessions alike, so that they can be grouped."""
 _BYTES_PER_CHARACTER = 3
 """Keeps the widest key, three ids, within the entry of a PostgreSQL index."""
 
@@ -71,7 +75,7 @@ def identifiers(values: Any, what: str) -> list[str]:
     return list(dict.fromkeys(identifier(value, f"One of {what}") for value in values))
 
 
-def choice(value: Any, allowed: Sequence[str], what: str) -> str:
+def choice(value: Any, allowed: Sequence[Choice], what: str) -> Choice:
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"{what} must be one of {', '.join(allowed)}, not {shown(value)}.")
     return allowed[allowed.index(value)]
@@ -137,6 +141,17 @@ def string_document(value: Any, what: str) -> str | None:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be a string, not {type(value).__name__}.")
     return documents.dump(value)
+
+
+def error_columns(value: Any) -> dict[str, str | None]:
+    """The columns of an error, which is a text or an object, and is kept as given."""
+    if isinstance(value, Mapping):
+        value = dict(value)
+    elif value is not None and not isinstance(value, str):
+        raise InvalidInput(f"error must be a string or an object, not {type(value).__name__}.")
+    cause = errors.fingerprint_of(value)
+    veiled = None if cause is None else encryption.veil(ERRORS, cause)
+    return {"error": document(value), "error_fingerprint": veiled}
 
 
 def metadata(value: Any) -> str:

@@ -31,11 +31,11 @@ class Kept:
         self.process = _process
         self.cursor: Any = None
         self.memory: Any = None
-        """The rows, see `known_rows`."""
+        """The rows, see `remembered_rows`."""
 
 
 class _Closing:
-    """`close` of a connection for which something is kept. Django tells nobody when it closes one."""
+    """`close` of a connection for which something is kept. Django has no signal for it."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection

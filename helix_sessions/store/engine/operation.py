@@ -1,4 +1,4 @@
-"""The boundary of the store: what every public operation has around it, in one place.
+"""The boundary of the store: every public operation passes through it.
 
 An operation is a function of a `Store`. As a method of `SessionStore` it is a span of the session's trace,
 and errors of the driver are translated: `StoreUnavailable` or `SessionBusy` where it is known that nothing
@@ -24,7 +24,7 @@ def operation(function: F, *, traced: bool = True) -> F:
     `traced=False` is for calls that are no piece of work with an end, such as a subscription.
     """
     name = function.__name__
-    names_session = traced and _first_argument(function) in ("session_id", "source_id")
+    names_session = traced and _first_argument(function) in ("session_id", "source_id", "lease")
 
     @wraps(function)
     def call(store: Any, *args: Any, **kwargs: Any) -> Any:
@@ -35,8 +35,9 @@ def operation(function: F, *, traced: bool = True) -> F:
             with tracing.span(name, store.using, session_id):
                 return function(store, *args, **kwargs)
         except DatabaseError as error:
-            let_go_if_broken(connections[store.using])
-            translated = outage(error)
+            connection = connections[store.using]
+            let_go_if_broken(connection)
+            translated = outage(connection, error)
             if translated is None:
                 raise
             raise translated from error
@@ -49,4 +50,6 @@ def _first_argument(function: Callable[..., Any]) -> str | None:
 
 
 def _session_id(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args[0] if args else kwargs.get("session_id", kwargs.get("source_id"))
+    named = (kwargs[name] for name in ("session_id", "source_id", "lease") if name in kwargs)
+    found = args[0] if args else next(named, None)
+    return getattr(found, "session_id", found)  # a lease names its session

@@ -1,19 +1,18 @@
 """The session rows this connection wrote last.
 
 A worker that commits step after step writes the row it wrote before, and the database can tell whether it is
-still that row. So the next write needs no reading first; it is decided on the remembered row and flushed on
-condition that the row is the same. If it is not, nothing is written, and the write is decided anew under the
-lock.
+still that row. So the next write reads nothing first (optimistic locking): it is decided on the remembered
+row and flushed on condition that the row is unchanged. If it has changed, nothing is written, and the write
+is decided again under the lock.
 
 Two things make a row the same, and both are needed.
 
 - It is the one that was written: every write of the store leaves a number of its own in it, `write_mark`, and
   that, the version, the head of the log and the lease are compared in the statement that writes. No other
   history of the database, after a failover or from a backup, has the same.
-- Nobody changed it since past the store. On PostgreSQL `xmin` tells, the transaction that wrote the row;
-  alone it would not do, for what a lost primary handed out is handed out again. On SQLite the state of the
-  whole file as this connection sees it tells: how often others have changed it, and how many rows the
-  connection itself has; it is compared within the transaction.
+- It was not changed since by other means than the store. `row_version` tells, which the dialect knows: on
+  PostgreSQL `xmin`, the transaction that wrote the row, which alone would not do, because a new primary hands
+  out the numbers of a lost one again; on SQLite the state of the whole file as this connection sees it.
 
 A memory belongs to one connection, and so to one thread, and goes when the connection is closed. Behind a
 pooler nothing is remembered: there a connection outlives its server.
@@ -26,14 +25,10 @@ from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions.conf import conf
-from helix_sessions.store.engine.connection import (
-    fetch,
-    has_proxy,
-    is_between_transactions,
-    is_told_of_pooler,
-)
+from helix_sessions.store.engine.connection import is_between_transactions, is_told_of_pooler
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.kept import kept
+from helix_sessions.store.engine.session_columns import TEXTS_READ
 
 MOST_ROWS = 256
 MOST_BYTES = 2 * 1024 * 1024
@@ -45,13 +40,12 @@ _LARGEST_NUMBER = 2**62 - 1  # an import lets in no larger one
 _BEGINNING = int.from_bytes(os.urandom(8), "big")
 _SMALL_COLUMNS = 4 * 1024
 """What a row takes, about, besides its documents."""
-_DOCUMENTS = ("tags", "metadata", "error", "failure_reason", "interrupt_reason", "open_calls")
 
 
 class KnownRow(NamedTuple):
-    """A row as it was written: the light columns, and the mark the engine gave it."""
+    """A row as it was written: its version, as the database tells it, and the light columns."""
 
-    mark: str
+    row_version: str
     values: dict[str, Any]
 
 
@@ -62,7 +56,7 @@ class Memory:
         self.rows: dict[str, tuple[KnownRow, int]] = {}
         self.size = 0
         self.direct: bool | None = False if pooled else None
-        """Whether nothing pools connections between here and the server; `None`: nobody has asked."""
+        """Whether nothing pools connections between here and the server; `None`: not known yet."""
 
     def put(self, session_id: str, row: KnownRow, size: int) -> None:
         """Keep a row, and let those go for which there is no room, written longest ago first."""
@@ -71,6 +65,11 @@ class Memory:
         self.size += size
         while len(self.rows) > MOST_ROWS or self.size > MOST_BYTES:
             self.drop(next(iter(self.rows)))
+
+    def keep_only(self, row_version: str) -> None:
+        """Where rows share their version, what was known before another one cannot be used any more."""
+        if any(row.row_version != row_version for row, _ in self.rows.values()):
+            self.clear()
 
     def drop(self, session_id: str) -> None:
         self.size -= self.rows.pop(session_id, (None, 0))[1]
@@ -86,16 +85,11 @@ def new_mark() -> int:
     return (_BEGINNING + time.monotonic_ns()) & _LARGEST_NUMBER
 
 
-def are_kept(connection: BaseDatabaseWrapper) -> bool:
-    """Whether rows are remembered. Not while SQLite logs its queries: the plain way is what is logged."""
-    return not (conf.PORTABLE_WRITES or (connection.vendor == "sqlite" and connection.queries_logged))
-
-
 def recall(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
     """The row as this connection wrote it last; never inside a transaction, whose end is not known."""
     memory: Memory | None = kept(connection).memory
     known = None if memory is None else memory.rows.get(session_id)
-    if memory is None or known is None or not are_kept(connection):
+    if memory is None or known is None or not dialect_of(connection).remembers(connection):
         return None
     state: Any = connection  # its types do not know all of it
     if state.health_check_enabled and not state.health_check_done:
@@ -107,7 +101,7 @@ def recall(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
 
 def remember(connection: BaseDatabaseWrapper, session_id: str, row: KnownRow | None) -> None:
     """Keep a row that was committed; without one, or if it is large, forget what was known."""
-    size = 0 if row is None else sum([getsizeof(row.values[name]) for name in _DOCUMENTS])
+    size = 0 if row is None else sum([getsizeof(row.values[name]) for name in TEXTS_READ])
     if row is None or size > LARGEST:
         return forget(connection, session_id)
     beside = kept(connection)
@@ -115,48 +109,23 @@ def remember(connection: BaseDatabaseWrapper, session_id: str, row: KnownRow | N
         beside.memory = Memory(pooled=is_told_of_pooler(connection))
     memory: Memory = beside.memory
     if memory.direct is not False:
-        if connection.vendor == "sqlite":
-            _forget_older_marks(memory, row.mark)
+        if dialect_of(connection).shares_row_version:
+            memory.keep_only(row.row_version)
         memory.put(session_id, row, size + _SMALL_COLUMNS)
     return None
 
 
 def forget(connection: BaseDatabaseWrapper, session_id: str) -> None:
-    """Somebody else wrote the row."""
+    """Drop a row that another connection wrote."""
     memory: Memory | None = kept(connection).memory
     if memory is not None:
         memory.drop(session_id)
 
 
-def _forget_older_marks(memory: Memory, mark: str) -> None:
-    """The file has changed since, so nothing that was known before can be used."""
-    if any(row.mark != mark for row, _ in memory.rows.values()):
-        memory.clear()
-
-
 def _is_direct(memory: Memory, connection: BaseDatabaseWrapper) -> bool:
     """Asked once for each connection that has a row to remember."""
     if memory.direct is None:
-        memory.direct = connection.vendor != "postgresql" or not has_proxy(connection)
+        memory.direct = dialect_of(connection).is_direct(connection)
         if not memory.direct:
             memory.clear()
     return memory.direct
-
-
-def shared_mark(connection: BaseDatabaseWrapper) -> str | None:
-    """The mark of every row that the transaction has written, where the engine has one for all of them and
-    the next write can use it."""
-    if connection.vendor == "postgresql" or connection.savepoint_ids or not are_kept(connection):
-        return None
-    return sqlite_mark(connection)
-
-
-def sqlite_mark(connection: BaseDatabaseWrapper) -> str:
-    """The mark of the file, inside a transaction that has written what it has to write."""
-    [[others]] = fetch(connection, "PRAGMA data_version", [])
-    return f"{others} {own_changes(connection)}"
-
-
-def own_changes(connection: BaseDatabaseWrapper) -> str:
-    """The half of a mark on SQLite that costs no statement."""
-    return str(connection.connection.total_changes)

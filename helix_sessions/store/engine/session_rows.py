@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import QuerySet
 
 from helix_sessions.content import encryption
 from helix_sessions.content.encryption import SEALED
@@ -16,39 +15,22 @@ from helix_sessions.exceptions import (
     StaleState,
 )
 from helix_sessions.models import Session
-from helix_sessions.store.engine.connection import (
-    fetch,
-    lock_timeout,
-)
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import Dialect, dialect_of
 from helix_sessions.store.engine.remembered_rows import KnownRow
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.tombstones import present
-from helix_sessions.types import UNSET, Lease
+from helix_sessions.types import TOMBSTONE, UNSET, Lease
 from helix_sessions.values.agents import AgentSession
 
-DOCUMENT_COLUMNS = (
-    "output",
-    "interrupt_context",
-    "pending_client_tool_calls",
-    "suspended_awaiting_children",
-    "suspension_context",
-    "completed_client_tool_calls",
-    "client_tool_call_ownership",
-    "tracing_context",
-    "location",
-    "workspace_ref",
-)
-"""Columns that may be large. A write reads them only if it says so."""
+GONE: Final[Any] = object()
+"""As a status: tombstones, sessions that were deleted by decision. Their rows stay and count as absent. No
+word asks for them, because to callers of the store they are not there."""
 
 
-UNREAD_COLUMNS = ("status_since", "checkpointed_at", "checkpoint_source")
-"""Columns that a write may set but never looks at."""
-
-
-ALL_COLUMNS = table(Session).columns
-
-
-LIGHT_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in (*DOCUMENT_COLUMNS, *UNREAD_COLUMNS))
+def present(prefix: str = "") -> str:
+    """The condition that a session's row is no tombstone. `Session.objects` leaves them out by itself."""
+    return f"{prefix}\"status\" <> '{TOMBSTONE}'"
 
 
 class SessionRow:
@@ -70,7 +52,7 @@ class SessionRow:
 
     @classmethod
     def read(cls, session_id: str, columns: tuple[str, ...], values: Sequence[Any]) -> "SessionRow":
-        """A row of the database. Content that cannot be opened says so to who asks for it; the rest of
+        """A row of the database. Content that cannot be decrypted raises when it is accessed; the rest of
         the row is there."""
         sessions = table(Session)
         row = cls(columns, sessions.decoder(columns)(values))
@@ -99,36 +81,17 @@ class SessionRow:
 
 
 @cache
-def read_sql(vendor: str, columns: tuple[str, ...], tombstones: bool = False) -> str:
+def read_sql(
+    dialect: Dialect, columns: tuple[str, ...], tombstones: bool = False, *, locking: bool = False
+) -> str:
+    """The query of a session's row."""
     sessions = table(Session)
     there = "" if tombstones else f" AND {present()}"
-    return (
-        f"SELECT {sessions.selection(vendor, columns)} FROM {sessions.name}"  # noqa: S608
+    select = (
+        f"SELECT {sessions.selection(dialect, columns)} FROM {sessions.name}"  # noqa: S608
         f' WHERE "session_id" = %s{there}'
     )
-
-
-_lock_statements: dict[tuple[str, tuple[str, ...], bool], str] = {}
-
-
-def _lock_sql(connection: BaseDatabaseWrapper, columns: tuple[str, ...], tombstones: bool) -> str:
-    """`select_for_update` as Django writes it, kept, because writing it anew costs more than running it.
-
-    On PostgreSQL a condition that is always true sets the time the lock is waited for, in the same
-    statement: the conditions are evaluated before the row is locked.
-    """
-    key = (connection.vendor, columns, tombstones)
-    if key not in _lock_statements:
-        sessions = Session.with_tombstones.using(connection.alias)
-        rows: QuerySet[Session] = sessions.select_for_update(no_key=True)
-        if connection.vendor == "postgresql":
-            rows = rows.extra(where=["set_config('lock_timeout', %s, true) IS NOT NULL"], params=[""])
-        rows = rows.filter(session_id="")
-        if not tombstones:
-            rows = rows.extra(where=[present()])  # noqa: S610 - no value of anybody's
-        query = rows.values_list(*columns).query
-        _lock_statements[key] = query.get_compiler(connection=connection).as_sql()[0]
-    return _lock_statements[key]
+    return dialect.locking(select) if locking else select
 
 
 def read_row(
@@ -139,9 +102,9 @@ def read_row(
     *,
     tombstones: bool = False,
 ) -> SessionRow:
-    """The session's row, without a lock. With an owner, anybody else's session is not there."""
+    """Read the session's row, without a lock. With an owner, a session of another owner is not found."""
     columns = _with_owner(columns, owner)
-    rows = fetch(connection, read_sql(connection.vendor, columns, tombstones), [session_id])
+    rows = fetch(connection, read_sql(dialect_of(connection), columns, tombstones), [session_id])
     return _only_row(session_id, columns, rows, owner)
 
 
@@ -152,7 +115,7 @@ def check_owner(session_id: str, row: Any, owner: Any) -> None:
 
 
 def check_fence(row: Any, lease: Lease | None) -> None:
-    """Refuse whoever drives the session under a lease that is not its newest, or was given back."""
+    """Raise `Fenced` if the caller drives the session under a lease that was replaced or released."""
     if lease is None or lease.session_id != row.session_id:
         return
     if (lease.fence, lease.owner) != (row.fence, row.lease_owner):
@@ -175,10 +138,9 @@ def lock_row(
 ) -> SessionRow:
     """The session's row, locked until the transaction ends. With an owner, as `read_row` does."""
     columns = _with_owner(columns, owner)
-    params = [session_id]
-    if connection.vendor == "postgresql":
-        params.insert(0, lock_timeout())
-    rows = fetch(connection, _lock_sql(connection, columns, tombstones), params)
+    dialect = dialect_of(connection)
+    sql = read_sql(dialect, columns, tombstones, locking=True)
+    rows = fetch(connection, sql, [session_id, *dialect.waiting()])
     return _only_row(session_id, columns, rows, owner)
 
 

@@ -5,7 +5,7 @@ from functools import cache
 from django.apps import apps
 from django.db import models
 
-from helix_sessions.models import Session
+from helix_sessions.models import FragmentBatch, Session
 from helix_sessions.models.fields import key_of
 
 
@@ -24,6 +24,11 @@ def belongings() -> tuple[type[models.Model], ...]:
 def every_table() -> tuple[type[models.Model], ...]:
     """The sessions' own table, then those of what belongs to them."""
     return (Session, *belongings())
+
+
+def exported_tables() -> tuple[type[models.Model], ...]:
+    """Those whose rows go with a session to another installation: not what a process is saying here."""
+    return tuple(model for model in every_table() if model is not FragmentBatch)
 
 
 def kind_of(model: type[models.Model]) -> str:

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import Fenced, SessionExists, SessionNotFound
+from helix_sessions.models.databases import sessions_database
 from helix_sessions.store.engine import inputs, session_rows, transactions
-from helix_sessions.store.engine.session_rows import LIGHT_COLUMNS, SessionRow
+from helix_sessions.store.engine.dialect import Dialect, dialect_of
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import TOMBSTONE, UNSET, Lease
 
@@ -19,12 +22,14 @@ T = TypeVar("T")
 class Store:
     """The alias a store works on, and its two ways to a session: reading, and writing under the lock.
 
+    Without an alias it is the database that the project's routers write sessions to, when the store is made;
+    after that no router is asked.
     `owned_by` (a user or its key) makes a store that knows the sessions of one owner only: any other id
     is unknown to it, and what it creates belongs to that owner.
     """
 
-    def __init__(self, using: str = DEFAULT_DB_ALIAS, *, owned_by: Any = UNSET) -> None:
-        self.using = using
+    def __init__(self, using: str | None = None, *, owned_by: Any = UNSET) -> None:
+        self.using = sessions_database(using)
         self._owner = owned_by if owned_by is UNSET else inputs.required_owner_key(owned_by)
         self._lease: Lease | None = None
         self._written = WrittenHead()
@@ -32,6 +37,10 @@ class Store:
     @property
     def _connection(self) -> BaseDatabaseWrapper:
         return connections[self.using]
+
+    @property
+    def _dialect(self) -> Dialect:
+        return dialect_of(self._connection)
 
     def _read(
         self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS, *, tombstones: bool = False
@@ -90,7 +99,7 @@ class Store:
             self._written.check(work)
 
     def _refuse_to_recreate(self, session_id: str) -> None:
-        """Whoever drove a session that is gone must not bring it back."""
+        """Raise `Fenced` if the caller drives the session, which is gone: it must not come back."""
         if self._lease is not None and self._lease.session_id == session_id:
             raise Fenced(f"The session {session_id!r} is driven under a lease, and cannot be created.")
 
@@ -127,7 +136,7 @@ class WrittenHead:
             )
 
     def note(self, work: UnitOfWork) -> None:
-        """Remember what was committed; inside a caller's transaction nobody knows."""
+        """Remember what was committed. Inside a caller's transaction that is not known."""
         if not work.connection.in_atomic_block:
             self._seq = max(self._seq, work.session.head_seq)
 

@@ -1,30 +1,19 @@
-"""How rows go to each engine: the columns of the models, and their values as parameters.
-
-The hot paths write SQL of their own, and this is where it is put together. Every parameter goes to
-PostgreSQL as text without a type, so that the server takes the type of the column and one prepared
-statement serves whatever the size of a number.
-"""
+"""The tables as the store's own SQL sees them: columns, values as parameters, and plain statements."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias
-from uuid import UUID
 
 from django.db import models
 
-from helix_sessions.content import encryption
+from helix_sessions.content import blobs, encryption
+from helix_sessions.content.blobs import MARK
 from helix_sessions.content.encryption import SEALED, Keyring
 from helix_sessions.models.fields import DocumentField, IdField, key_of
+from helix_sessions.store.engine.dialect import Dialect, Encoder
 
-Encoder: TypeAlias = Callable[[Any], Any]
 Row: TypeAlias = tuple[Any, ...]
-
-
-def _naive_utc(value: datetime) -> str:
-    if value.tzinfo is UTC:
-        return value.isoformat(" ").removesuffix("+00:00")
-    return str(value.astimezone(UTC).replace(tzinfo=None))
 
 
 def _converter(conversions: list[tuple[int, Encoder]]) -> Callable[[Sequence[Any]], list[Any]]:
@@ -70,33 +59,11 @@ class Table:
         self.digests = tuple(
             name for name, field in self.fields.items() if isinstance(field, IdField) and field.digest
         )
-        self._encoders = {
-            "postgresql": {name: self._for_postgresql(field) for name, field in self.fields.items()},
-            "sqlite": {name: self._for_sqlite(field) for name, field in self.fields.items()},
-        }
 
-    @staticmethod
-    def _for_postgresql(field: "models.Field[Any, Any]") -> Encoder | None:
-        if isinstance(field, models.DateTimeField):
-            return datetime.isoformat
-        if isinstance(field, models.IntegerField | models.BooleanField):
-            return str
-        if isinstance(field, models.ForeignKey) and field.name != "session":
-            return str
-        return None
-
-    @staticmethod
-    def _for_sqlite(field: "models.Field[Any, Any]") -> Encoder | None:
-        if isinstance(field, models.DateTimeField):
-            return _naive_utc
-        if isinstance(field, models.ForeignKey) and isinstance(field.target_field, models.UUIDField):
-            return UUID.hex.__get__
-        return None
-
-    def encoder(self, vendor: str, columns: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Any]]:
+    def encoder(self, dialect: Dialect, columns: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Any]]:
         """A function that turns values of these columns into parameters. Where content is among them, the
         whole primary key has to be."""
-        encode, content = self._encoder(vendor, columns)
+        encode, content = self._encoder(dialect, columns)
         ring = encryption.keyring()
         if ring is None or ring.active is None or content is None:
             return encode
@@ -114,12 +81,12 @@ class Table:
 
     @lru_cache(maxsize=512)  # noqa: B019 - tables live as long as the process
     def _encoder(
-        self, vendor: str, columns: tuple[str, ...]
+        self, dialect: Dialect, columns: tuple[str, ...]
     ) -> tuple[Callable[[Sequence[Any]], list[Any]], Content | None]:
         conversions = [
             (index, encoder)
             for index, column in enumerate(columns)
-            if (encoder := self._encoders[vendor][column]) is not None
+            if (encoder := dialect.encoder(self.fields[column])) is not None
         ]
 
         return _converter(conversions), self.content_of(columns)
@@ -135,9 +102,15 @@ class Table:
         return Content(texts, digests, key)
 
     def opened(
-        self, columns: tuple[str, ...], values: list[Any], key: Sequence[Any] | None = None
+        self,
+        columns: tuple[str, ...],
+        values: list[Any],
+        key: Sequence[Any] | None = None,
+        *,
+        with_blobs: bool = True,
     ) -> list[Any]:
-        """The values with their content opened, in place. The key, if it is not among them, is given."""
+        """Decrypt the content among the values, in place, and put attachments back into it. Without `key` the
+        primary key is among them."""
         content = self.content_of(columns, key is not None)
         if content is None:
             return values
@@ -145,20 +118,25 @@ class Table:
         for index, column in content.texts:
             text = values[index]
             if text is not None and text.startswith(SEALED):
-                values[index] = encryption.open_text((self.kind, column, *place), text)
+                text = values[index] = encryption.open_text((self.kind, column, *place), text)
+            if with_blobs and text is not None and text.startswith(MARK):
+                values[index] = blobs.whole(text)
         for index in content.digests:
             values[index] = encryption.unveil(place[0], values[index])
         return values
 
     def open_text(self, column: str, text: str, *key: Any) -> str:
-        """One text of a column, opened."""
-        return encryption.open_text((self.kind, column, *key), text) if text.startswith(SEALED) else text
+        """Decrypt one text of a column, if it is sealed, and put its attachments back."""
+        if text.startswith(SEALED):
+            text = encryption.open_text((self.kind, column, *key), text)
+        return blobs.whole(text) if text.startswith(MARK) else text
 
-    def selection(self, vendor: str, columns: Sequence[str], prefix: str = "") -> str:
+    def selection(self, dialect: Dialect, columns: Sequence[str], prefix: str = "") -> str:
         """The columns for a SELECT, documents as text."""
-        cast = "::text" if vendor == "postgresql" else ""
         return ", ".join(
-            f'{prefix}"{name}"{cast if isinstance(self.fields[name], DocumentField) else ""}'
+            dialect.as_text(f'{prefix}"{name}"')
+            if isinstance(self.fields[name], DocumentField)
+            else f'{prefix}"{name}"'
             for name in columns
         )
 
@@ -197,13 +175,21 @@ def table(model: type[models.Model]) -> Table:
 
 @lru_cache(maxsize=512)
 def insert_sql(
-    model: type[models.Model], columns: tuple[str, ...], rows: int, *, replacing: bool = False
+    model: type[models.Model],
+    columns: tuple[str, ...],
+    rows: int,
+    *,
+    replacing: bool = False,
+    skipping: bool = False,
 ) -> str:
-    """An INSERT of so many rows; `replacing`, in place of those that have their keys."""
+    """An INSERT of so many rows; `replacing`, in place of those that have their keys; `skipping`, without
+    those whose keys are taken."""
     row = f"({', '.join(['%s'] * len(columns))})"
     names = ", ".join(f'"{column}"' for column in columns)
     sql = f"INSERT INTO {table(model).name} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608
-    return f"{sql} {replace_sql(model)}" if replacing else sql
+    if replacing:
+        return f"{sql} {replace_sql(model)}"
+    return f"{sql} ON CONFLICT DO NOTHING" if skipping else sql
 
 
 def replace_sql(model: type[models.Model]) -> str:

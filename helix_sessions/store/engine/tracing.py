@@ -1,12 +1,14 @@
 """OpenTelemetry spans of the store's operations, where a provider is set; otherwise nothing.
 
 A session is one trace: calls that no span surrounds, in any process, are children of the `traceparent` in its
-`tracing_context`. A session that is created without a context gets the one it is created in. Spans name
-calls, sessions and error codes, never content.
+`tracing_context`. A session that is created without a context gets the one it is created in; for one that has
+none, every process derives the same trace from its id. Spans name calls, sessions and error codes, never
+content.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 from django.db import connections
@@ -58,23 +60,44 @@ def span(name: str, using: str, session_id: Any) -> Iterator[None]:
 def _start(name: str, using: str, session_id: Any) -> Any:
     known = isinstance(session_id, str)
     around = trace.get_current_span().get_span_context().is_valid
-    carrier = _carrier(using, session_id) if known and not around else {}
     return trace.get_tracer("helix_sessions").start_as_current_span(
         f"helix_sessions.{name}",
-        context=propagate.extract(carrier) if carrier else None,
+        context=session_trace(using, session_id) if known and not around else None,
         attributes={"helix_sessions.session_id": session_id} if known else {},
         record_exception=False,  # an error may quote what was sent
         set_status_on_exception=False,
     )
 
 
-def _carrier(using: str, session_id: str) -> Carrier:
+def session_trace(using: str, session_id: str) -> Any:
+    """The trace of a session, as a parent of spans; `None` if there is no session."""
+    carrier = _carrier(using, session_id)
+    if carrier is None:
+        return None
+    stored = propagate.extract(carrier) if carrier else None
+    if stored is not None and trace.get_current_span(stored).get_span_context().is_valid:
+        return stored
+    return _derived(session_id)
+
+
+def _derived(session_id: str) -> Any:
+    """The same trace in every process; whether it is sampled is decided as for a span without a parent."""
+    digest = sha256(f"helix_sessions:{session_id}".encode()).digest()
+    trace_id, span_id = int.from_bytes(digest[:16], "big"), int.from_bytes(digest[16:24], "big")
+    sampler = getattr(trace.get_tracer_provider(), "sampler", None)
+    sampled = sampler is None or sampler.should_sample(None, trace_id, "session").decision.is_sampled()
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
+    parent = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent))
+
+
+def _carrier(using: str, session_id: str) -> Carrier | None:
     key = (using, session_id)
     if key not in _carriers:
         try:
             text = read_row(connections[using], session_id, ("tracing_context",)).tracing_context
         except Exception:  # the call itself says what is wrong
-            return {}
+            return None
         context = None if text is None else documents.load(text)
         _carriers[key] = _strings(context)
         if len(_carriers) > _MOST_CARRIERS:

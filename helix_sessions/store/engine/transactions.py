@@ -1,4 +1,4 @@
-"""Transactions of the store: rows are locked, the operation decides, everything is flushed once."""
+"""Transactions of the store: lock the rows, let the operation decide, flush once."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,31 +7,26 @@ from typing import Any, TypeVar
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions.conf import conf
 from helix_sessions.exceptions import (
     HelixSessionsError,
     SessionBusy,
     SessionNotFound,
 )
-from helix_sessions.store.engine import flush, remembered_rows
+from helix_sessions.store.engine import remembered_rows
 from helix_sessions.store.engine.connection import (
-    connect,
     errors_translated,
-    execute,
-    fetch,
     is_between_transactions,
     transaction_on,
 )
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.remembered_rows import KnownRow
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS, LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import (
-    ALL_COLUMNS,
-    LIGHT_COLUMNS,
     SessionRow,
     check_fence,
     check_row_version,
     lock_row,
     read_row,
-    read_sql,
 )
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import TOMBSTONE, UNSET, Lease
@@ -40,7 +35,7 @@ T = TypeVar("T")
 
 
 class Transaction:
-    """Sessions that one call writes in one transaction.
+    """The sessions that one call writes in one transaction.
 
     They are locked the root first, then downwards, and those of one level by id, so that two calls never
     wait for each other in a circle.
@@ -60,15 +55,15 @@ class Transaction:
         *,
         tombstones: bool = False,
     ) -> UnitOfWork:
-        """Lock one more session; one that is locked already is the same `UnitOfWork`."""
+        """Lock one more session. Idempotent: a session that is locked already returns its `UnitOfWork`."""
         if session_id not in self._works:
             row = lock_row(self.connection, session_id, columns, owner, tombstones=tombstones)
             check_fence(row, self._lease)
-            self._works[session_id] = UnitOfWork(self.connection, row)
+            self._works[session_id] = UnitOfWork(self.connection, row, lease=self._lease)
         return self._works[session_id]
 
     def lock_with_root(self, session_id: str, owner: Any = UNSET) -> tuple[UnitOfWork, UnitOfWork]:
-        """Lock a session and before it the root of its tree, both read whole; the root, then the session.
+        """Lock the root of a session's tree, then the session, with all columns; returns both.
 
         A session whose root is not stored is its own root.
         """
@@ -85,27 +80,27 @@ class Transaction:
         return root or work, work
 
     def flush(self) -> None:
-        """Write what was collected for each session. One for which nothing was is left as it is."""
+        """Write what was collected for each session. A session without changes is not written."""
         self._written = [work for work in self._works.values() if work.flush()]
-        mark = remembered_rows.shared_mark(self.connection) if self._written else None
-        if mark is not None:
+        shared = dialect_of(self.connection).shared_row_version(self.connection) if self._written else None
+        if shared is not None:
             for work in self._written:
-                work.mark = mark
+                work.row_version = shared
 
     def remember(self) -> None:
-        """Keep the rows that were committed, for the next write of this connection."""
+        """Remember the committed rows for the next write of this connection."""
         if is_between_transactions(self.connection):
             for work in self._written:
-                if work.mark is not None and work.session.status != TOMBSTONE:
+                if work.row_version is not None and work.session.status != TOMBSTONE:
                     remembered_rows.remember(self.connection, work.session.session_id, work.as_known())
 
 
 @contextmanager
 def write_tree(using: str, lease: Lease | None = None) -> Iterator[Transaction]:
-    """Let the block lock sessions and decide, flush all of them, commit. With a lease, its session is only
-    written while that is the newest.
+    """Let the block lock sessions and decide; then flush all of them and commit. With a lease, its session is
+    written only while the lease is the newest.
 
-    A refusal has written nothing, so it ends the transaction without a rollback, which would make the
+    A refused write has written nothing, so its transaction ends without a rollback, which would make the
     driver forget its prepared statements.
     """
     refusal: HelixSessionsError | None = None
@@ -133,7 +128,7 @@ def write(
     tombstones: bool = False,
     lease: Lease | None = None,
 ) -> Iterator[UnitOfWork]:
-    """Lock a session, check what the caller expects, let the block decide, flush, commit."""
+    """Lock a session, check the expected version, let the block decide, flush, commit."""
     with write_tree(using, lease) as tree:
         work = tree.lock(session_id, columns, owner, tombstones=tombstones)
         check_version(work, expected_version)
@@ -151,7 +146,7 @@ def decide(
     unread: bool = False,
 ) -> tuple[UnitOfWork, T]:
     """Make a write that is decided by a function of the row: without a lock on a row this connection
-    wrote last and nobody since, otherwise as `write` does. For the hot paths.
+    wrote last, if it is unchanged; otherwise as `write` does. For the hot paths.
 
     With `unread` a row that others wrote is looked at first, on PostgreSQL: two statements instead of
     the four of a transaction. For writes that seldom meet others of the same session.
@@ -161,7 +156,7 @@ def decide(
     connection = connections[using]
     known = remembered_rows.recall(connection, session_id)
     if known is None and unread:
-        known = _look(connection, session_id)
+        known = dialect_of(connection).look(connection, session_id)
     if known is not None and owner in (UNSET, known.values["owner_id"]):
         done = _decide_unlocked(connection, known, decision, expected_version, lease)
         if done is not None:
@@ -172,21 +167,6 @@ def decide(
     return work, outcome
 
 
-def _look(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
-    """The row as it is, without a lock, with the mark that tells whether it still is when it is written."""
-    connect(connection)
-    if connection.vendor != "postgresql" or conf.PORTABLE_WRITES or not is_between_transactions(connection):
-        return None
-    sql = read_sql(connection.vendor, LIGHT_COLUMNS, False).replace("SELECT ", "SELECT xmin::text, ", 1)
-    rows = fetch(connection, sql, [session_id])
-    if not rows:
-        return None
-    values = vars(SessionRow.read(session_id, LIGHT_COLUMNS, rows[0][1:]))
-    if "unreadable" in values or values["write_mark"] is None:
-        return None
-    return KnownRow(rows[0][0], values)
-
-
 def _decide_unlocked(
     connection: BaseDatabaseWrapper,
     known: KnownRow,
@@ -194,21 +174,21 @@ def _decide_unlocked(
     expected_version: int | None,
     lease: Lease | None,
 ) -> tuple[UnitOfWork, T] | None:
-    """`None` if the lock is needed: to refuse, to say that there is nothing to do, or for what is staged,
-    which changes without the row."""
-    work = UnitOfWork(connection, SessionRow.of(known))
-    if expected_version not in (None, work.session.version) or work.session.staged_count:
+    """Try the write without the lock. Returns `None` if the lock is needed: because the row has changed, or
+    to refuse the write."""
+    work = UnitOfWork(connection, SessionRow.of(known), lease=lease)
+    if expected_version not in (None, work.session.version):
         return None
     try:
         check_fence(work.session, lease)
         outcome = decision(work)
     except HelixSessionsError:
         return None
-    if not work.stamp():
+    if not work.stamp() or work.ahead or not work.changes:
         return None
-    with errors_translated():
-        work.mark = flush.if_unchanged(work, known)
-    if work.mark is None:
+    with errors_translated(connection):
+        work.row_version = work.dialect.flush_if_unchanged(work, known)
+    if work.row_version is None:
         return None
     remembered_rows.remember(connection, work.session.session_id, work.as_known())
     work.wake_readers()
@@ -222,16 +202,5 @@ def check_version(work: UnitOfWork, expected_version: int | None) -> None:
 @contextmanager
 def locking_transaction(using: str) -> Iterator[BaseDatabaseWrapper]:
     """A transaction, or a part of the caller's, in which rows are locked."""
-    with transaction_on(using) as connection, _restored_lock_timeout(connection):
+    with transaction_on(using) as connection, dialect_of(connection).own_lock_timeout(connection):
         yield connection
-
-
-@contextmanager
-def _restored_lock_timeout(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Inside a caller's transaction, leave the caller's lock timeout as it was."""
-    if connection.vendor != "postgresql" or not connection.savepoint_ids:
-        yield
-        return
-    before = fetch(connection, "SELECT current_setting('lock_timeout')", [])[0][0]
-    yield
-    execute(connection, "SELECT set_config('lock_timeout', %s, true)", [before])

@@ -1,11 +1,11 @@
-"""The unit of work: one session row locked, what it needs collected, everything flushed once.
+"""The unit of work: it collects what a call writes to one session, and flushes it once.
 
-Every write of the store goes through here, so the ground rules live in this one place: the lock, the
-version check, the version that rises by one, the gapless sequence numbers, the time that never goes back.
+Every write of the store goes through here, so the ground rules are in one place: the version rises by one,
+the sequence numbers have no gaps, and the time never goes back.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,21 +13,20 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from helix_sessions.content import documents
+from helix_sessions.content import blobs, documents
 from helix_sessions.exceptions import (
     SessionExists,
 )
-from helix_sessions.models import Event, Message, Session
-from helix_sessions.store.engine import flush, open_calls, remembered_rows
-from helix_sessions.store.engine.connection import (
-    execute,
-    lock_timeout,
-)
+from helix_sessions.models import BlobRef, Event, Message
+from helix_sessions.store.engine import kept_blobs, moments, open_calls, remembered_rows
+from helix_sessions.store.engine.connection import after_commit
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.remembered_rows import KnownRow
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS, LIGHT_COLUMNS, SessionRow
-from helix_sessions.store.engine.tables import Row, insert_sql, table, update_sql
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow
+from helix_sessions.store.engine.tables import Row, table, update_sql
 from helix_sessions.stream.wakeups import wake_after_commit
-from helix_sessions.types import PRUNED_STATUSES, UNSET, Unset
+from helix_sessions.types import PRUNED_STATUSES, UNSET, Lease, Unset
 
 _log = logging.getLogger("helix_sessions.writes")
 
@@ -38,14 +37,34 @@ _SAYS_WHETHER_IT_WAITS = frozenset(("status", "awaiting_client", "awaiting_child
 _SEQ = table(Event).columns.index("seq")
 
 
+def refer_sql() -> str:
+    """A reference to an attachment; one that is there stays, and what was posted stays posted."""
+    name = table(BlobRef).name
+    return (
+        f'INSERT INTO {name} ("session_id", "blob_id", "posted") VALUES (%s, %s, %s)'  # noqa: S608
+        ' ON CONFLICT ("session_id", "blob_id")'
+        f' DO UPDATE SET "posted" = {name}."posted" OR excluded."posted"'
+    )
+
+
 class UnitOfWork:
     """What one call is about to write to one session."""
 
-    def __init__(self, connection: BaseDatabaseWrapper, session: SessionRow, *, new: bool = False) -> None:
+    def __init__(
+        self,
+        connection: BaseDatabaseWrapper,
+        session: SessionRow,
+        *,
+        new: bool = False,
+        lease: Lease | None = None,
+    ) -> None:
         self.connection = connection
+        self.dialect = dialect_of(connection)
         self.session = session
+        self.is_drivers = lease is not None and lease.session_id == session.session_id
+        """Whether this is a write of the session's driver, under its lease."""
         self.now: datetime = timezone.now()
-        """When this write takes place. It never goes back within a session, whatever the clock does."""
+        """The time of this write. Within a session it never goes back, whatever the clock does."""
         if not new:
             self.now = max(self.now, session.updated_at)
         self.versioned = True
@@ -54,12 +73,22 @@ class UnitOfWork:
         self.changes: dict[str, Any] = {}
         self.inserts: dict[type[models.Model], list[Row]] = {}
         self.replacing: set[type[models.Model]] = set()
-        """The tables whose new rows take the place of others."""
+        """The tables whose new rows replace those with the same key (upsert)."""
         self.statements: list[tuple[str, list[Any]]] = []
+        self.guardable = True
+        """Whether each of these statements ends in a condition, to which another can be added."""
         self.ahead: list[tuple[str, list[Any]]] = []
-        """Statements that make room for new rows."""
-        self.mark: str | None = None
-        """What the row is known by as this write left it."""
+        """Statements that run before any row is added."""
+        self.row_version: str | None = None
+        """The version of the row as this write left it, if the database has told it."""
+        self.notices: dict[str, Callable[[], None]] = {}
+        """What to do once this write has committed, by name: each is done once."""
+        self.moments: list[moments.Moment] = []
+        """What webhooks and signals are told of this write."""
+        self.blobs: dict[str, bool] = {}
+        """The attachments that this write refers to, and whether they are posted."""
+        self.blob_length = blobs.shortest()
+        """Texts that are shorter have no attachments; `None`: no text is looked at."""
 
     def change(self, **columns: Any) -> None:
         """Set columns of the session's row."""
@@ -69,11 +98,13 @@ class UnitOfWork:
     def insert(self, model: type[models.Model], /, **values: Any) -> None:
         """Add a row to a table of the session. Columns that are not given are null."""
         values["session_id"] = self.session.session_id
+        if self.blob_length is not None:
+            values = self._without_blobs(model, values)
         rows = self.inserts.setdefault(model, [])
         rows.append(tuple(map(values.get, table(model).columns)))
 
     def put(self, model: type[models.Model], /, **values: Any) -> None:
-        """Add a row, in place of one with the same key."""
+        """Add a row, or replace the one with the same key (upsert)."""
         self.replacing.add(model)
         self.insert(model, **values)
 
@@ -82,28 +113,50 @@ class UnitOfWork:
         self.statements.append(self._update(model, key, values))
 
     def update_first(self, model: type[models.Model], key: dict[str, Any], /, **values: Any) -> None:
-        """`update`, before any row is added: for what a new row would collide with."""
+        """Change a row before any row is added, because a new row would collide with it."""
         self.ahead.append(self._update(model, key, values))
 
     def _update(
         self, model: type[models.Model], key: dict[str, Any], values: dict[str, Any]
     ) -> tuple[str, list[Any]]:
+        if self.blob_length is not None:
+            values = self._without_blobs(model, values)
         keys = {"session_id": self.session.session_id, **key}
         sql = update_sql(model, tuple(values), tuple(keys))
-        encode = table(model).encoder(self.connection.vendor, (*values, *keys))
+        encode = table(model).encoder(self.dialect, (*values, *keys))
         return sql, encode([*values.values(), *keys.values()])
 
-    def delete(self, model: type[models.Model], condition: str = "", params: Sequence[Any] = ()) -> None:
-        """Remove rows of the session from another table; `condition` is SQL about them."""
-        where = f'"session_id" = %s{" AND " + condition if condition else ""}'
-        sql = f"DELETE FROM {table(model).name} WHERE {where}"  # noqa: S608
-        as_text = self.connection.vendor == "postgresql"
-        values = [str(value) if as_text else value for value in params]
-        self.statements.append((sql, [self.session.session_id, *values]))
+    def _without_blobs(self, model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
+        """The values of a row, large attachments of its documents kept elsewhere."""
+        for name in table(model).content:
+            text = values.get(name)
+            if text is None or len(text) <= (self.blob_length or 0):
+                continue
+            kept = kept_blobs.take_out(self.connection.alias, text)
+            if kept is not None:
+                values = {**values, name: kept.text}
+                self.refer_to_blobs(kept.digests)
+        return values
+
+    def refer_to_blobs(self, digests: Iterable[str], *, posted: bool = False) -> None:
+        """Note that the session has these attachments. What was `posted` stays so."""
+        for digest in digests:
+            self.blobs[digest] = posted or self.blobs.get(digest, False)
+        if not self.session.has_blobs:
+            self.change(has_blobs=True)
+
+    def delete(self, model: type[models.Model], *conditions: tuple[str, str, Any]) -> None:
+        """Remove rows of the session from another table: all of them, or those that meet the conditions, each
+        a column, an operator and a value."""
+        where = "".join(f' AND "{column}" {compares} %s' for column, compares, _ in conditions)
+        sql = f'DELETE FROM {table(model).name} WHERE "session_id" = %s{where}'  # noqa: S608
+        params = [self.session.session_id, *(value for _, _, value in conditions)]
+        self.statements.append((sql, self.dialect.parameters(params)))
 
     def statement(self, sql: str, params: Sequence[Any]) -> None:
-        """Anything else that belongs to this write."""
-        self.statements.append((sql, list(params)))
+        """Add any other statement to this write."""
+        self.guardable = False
+        self.statements.append((sql, self.dialect.parameters(params)))
 
     def event(
         self,
@@ -115,7 +168,8 @@ class UnitOfWork:
         turn_id: str | None = None,
         message_position: int | None = None,
     ) -> int:
-        """Append to the log; the event's number. `data` is a small value of ours, `text` a document."""
+        """Append an event to the log; returns its sequence number. `data` is a small value of ours, `text` a
+        document."""
         seq: int = self.session.head_seq + 1
         self.session.head_seq = self.changes["head_seq"] = seq
         self.insert(
@@ -128,12 +182,15 @@ class UnitOfWork:
             run_id=self.session.run_id if run_id is UNSET else run_id,
             created_at=self.now,
         )
+        if kind in moments.OF_EVENTS and isinstance(data, dict):
+            moment = moments.of_event(kind, seq, data)
+            self.moments += [] if moment is None else [moment]
         return seq
 
     def message(
         self, role: str, text: str, *, run_id: str | Unset | None = UNSET, turn_id: str | None = None
     ) -> int:
-        """Append to the transcript, and to the log; the event's number."""
+        """Append a message to the transcript and its event to the log; returns the sequence number."""
         position: int = self.session.message_count
         seq = self.event(f"{role}_message", run_id=run_id, turn_id=turn_id, message_position=position)
         self.insert(Message, position=position, seq=seq, role=role, content=text)
@@ -144,22 +201,31 @@ class UnitOfWork:
             self.change(open_calls=open_now)
         return seq
 
+    def note_activity(self) -> None:
+        """Note a sign of the agent: of one that runs, or whose run this write begins."""
+        if self.session.run_id is not None:
+            self.change(last_agent_activity_at=self.now)
+
     def flush(self) -> bool:
-        """Write everything, in as few statements as the engine allows; whether there was anything."""
+        """Write everything, in as few statements as the database allows; returns whether there was any."""
         if not self.stamp():
             return False
-        if self.new:
-            self._insert_session()
-        self.mark = flush.all_of(self)
+        if self.new and not self.dialect.insert_session(self):
+            raise SessionExists(f"There is a session {self.session.session_id!r} already.")
+        self.row_version = self.dialect.flush(self)
         self.wake_readers()
         return True
 
     def wake_readers(self) -> None:
-        """Tell those who read along, once the transaction has committed."""
+        """Notify the session's readers after the commit."""
+        if self.moments:
+            moments.announce(self)
         if _log.isEnabledFor(logging.DEBUG):
             self._tell_after_commit()
         if Event in self.inserts:
             wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
+        for notice in self.notices.values():
+            after_commit(self.connection, notice)
 
     def _tell_after_commit(self) -> None:
         session, kind = self.session, table(Event).columns.index("type")
@@ -175,11 +241,17 @@ class UnitOfWork:
         )
 
     def stamp(self) -> bool:
-        """Give the write its version and its time; whether there is anything to write."""
+        """Set the version and the time of the write; returns whether there is anything to write."""
         if not (self.changes or self.inserts or self.statements):
             return False
         if not _SAYS_WHETHER_IT_WAITS.isdisjoint(self.changes):
             self._note_waiting()
+        if self.is_drivers:
+            self.note_activity()
+        if self.moments:
+            moments.record(self)
+        for digest in sorted(self.blobs):
+            self.statement(refer_sql(), [self.session.session_id, digest, self.blobs[digest]])
         if self.versioned:
             self.change(version=self.session.version + (0 if self.new else 1), updated_at=self.now)
         elif "head_seq" in self.changes:
@@ -189,31 +261,19 @@ class UnitOfWork:
         return True
 
     def _note_waiting(self) -> None:
-        """`waiting_since` follows from what else the row says; one that goes on waiting keeps it."""
+        """Set `waiting_since` from the rest of the row. A session that waits already keeps it."""
         session = self.session
         waits = session.awaiting_client or session.awaiting_children
         waits = waits and session.status not in PRUNED_STATUSES
         if waits != (session.waiting_since is not None):
             self.change(waiting_since=self.now if waits else None)
 
-    def _insert_session(self) -> None:
-        sql = f"{insert_sql(Session, ALL_COLUMNS, 1)} ON CONFLICT DO NOTHING"
-        encode = table(Session).encoder(self.connection.vendor, ALL_COLUMNS)
-        params = encode([getattr(self.session, column) for column in ALL_COLUMNS])
-        if self.connection.vendor == "postgresql":
-            # As with the lock: how long to wait for another creation of this id is set by the statement.
-            timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
-            sql = sql.replace("(%s", timed, 1)
-            params.insert(0, lock_timeout())
-        if execute(self.connection, sql, params) == 0:
-            raise SessionExists(f"There is a session {self.session.session_id!r} already.")
-
     def as_known(self) -> KnownRow | None:
-        """The row as this write left it, for the next one; `None` if a part of it could not be read, or
-        nothing tells it from another."""
+        """The row as this write left it, for the next write; `None` if a part of it is unreadable, or if its
+        version is not known."""
         columns = vars(self.session)
-        if self.mark is None or "unreadable" in columns or columns["write_mark"] is None:
+        if self.row_version is None or "unreadable" in columns or columns["write_mark"] is None:
             return None
         if len(columns) == len(LIGHT_COLUMNS):  # nothing else was read or set
-            return KnownRow(self.mark, columns.copy())
-        return KnownRow(self.mark, {name: columns[name] for name in LIGHT_COLUMNS})
+            return KnownRow(self.row_version, columns.copy())
+        return KnownRow(self.row_version, {name: columns[name] for name in LIGHT_COLUMNS})

@@ -1,11 +1,11 @@
-"""The inbox: prompts admitted before anybody runs, promoted to messages one transaction each."""
+"""The inbox: admits prompts durably, and promotes them to messages, one transaction each."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Min
+from django.db.models import Min, Q
 
 from helix_sessions import models
 from helix_sessions.conf import conf
@@ -21,15 +21,25 @@ from helix_sessions.exceptions import (
 from helix_sessions.store.engine import cursors, inputs
 from helix_sessions.store.engine.connection import execute
 from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import check_row_version
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.runs import runner_notices
+from helix_sessions.store.state import runnable, runner_notices
 from helix_sessions.store.state.summaries import summaries
-from helix_sessions.types import DELIVERIES, JSON, UNSET, InputReceipt, Page, SessionSummary
+from helix_sessions.types import (
+    DELIVERIES,
+    JSON,
+    UNSET,
+    Delivery,
+    InputReceipt,
+    Page,
+    SessionSummary,
+)
 
 _ATTEMPTS = 5
+_COLUMNS = (*LIGHT_COLUMNS, "pending_client_tool_calls", "suspended_awaiting_children")
 
 
 def admit_input(
@@ -38,15 +48,15 @@ def admit_input(
     prompt: JSON,
     *,
     input_id: str | None = None,
-    delivery: str = "steer",
+    delivery: Delivery = "steer",
     resume: bool = True,
     expected_version: int | None = None,
 ) -> InputReceipt:
-    """Take a prompt, a string or an object, durably; it is in no message before it is promoted.
+    """Admit a prompt, a string or an object, durably; it becomes a message when it is promoted.
 
-    An input id stands for one prompt in the whole database: repeating the call returns the same
-    receipt, anything else under that id is `InputConflict`. Unless `resume` is false, whoever runs
-    the session is told, also when the call is repeated.
+    An input id stands for one prompt in all sessions of an owner: repeating the call returns the same
+    receipt, anything else under that id is `InputConflict`. Unless `resume` is false, the driver of the
+    session is notified, also on a retry.
     """
     key = session_key(session_id)
     given = input_id is not None
@@ -56,74 +66,101 @@ def admit_input(
     wake = inputs.flag(resume, "resume")
     version = inputs.expected_version(expected_version)
 
-    def admit(work: UnitOfWork) -> InputReceipt:
-        session = work.session
-        if session.pending_inputs >= conf.INBOX_LIMIT:
-            raise InboxFull(f"The session has {session.pending_inputs:,} pending inputs.")
-        seq = work.event("input_admitted", {"input_id": name, "delivery": how})
-        work.insert(models.InputClaim, input_id=name)
-        work.insert(
-            models.Input,
-            input_id=name,
-            prompt=text,
-            delivery=how,
-            admitted_delivery=how,
-            admitted_seq=seq,
-            created_at=work.now,
-        )
-        work.change(pending_inputs=session.pending_inputs + 1)
-        return InputReceipt(
-            input_id=name,
-            session_id=session.session_id,
-            prompt=documents.load(text),
-            delivery=how,
-            admitted_seq=seq,
-            promoted_seq=None,
-            created_at=work.now,
-        )
+    def admit_it(work: UnitOfWork) -> InputReceipt:
+        receipt = admit(work, name, text, how, resume=wake)
+        if wake:
+            runnable.input_admitted(work)
+            runner_notices.notify_runners(work)
+        return receipt
 
-    def known() -> InputReceipt | None:
-        return _admitted_before(store, key, name, text, how) if given else None
+    def known(owner_id: Any) -> InputReceipt | None:
+        return _admitted_before(store, key, owner_id, name, text, how) if given else None
 
-    receipt, agent_type = _admit_once(store, key, admit, known, version)
-    if wake:
-        runner_notices.wake_after_commit(store._connection, key, agent_type)
+    receipt, is_new = _admit_once(store, key, admit_it, known, version)
+    if wake and not is_new:
+        _ask_again(store, key, receipt)
     return receipt
+
+
+def admit(
+    work: UnitOfWork, input_id: str, text: str, delivery: Delivery, *, resume: bool = True
+) -> InputReceipt:
+    """Take a prompt into the inbox of the locked session. That it is not to `resume` it is logged."""
+    session = work.session
+    if session.pending_inputs >= conf.INBOX_LIMIT:
+        raise InboxFull(f"The session has {session.pending_inputs:,} pending inputs.")
+    told: dict[str, Any] = {"input_id": input_id, "delivery": delivery}
+    seq = work.event("input_admitted", told if resume else {**told, "resume": False})
+    work.insert(models.InputClaim, input_id=input_id, owner_key=owner_key(session.owner_id))
+    work.insert(
+        models.Input,
+        input_id=input_id,
+        prompt=text,
+        delivery=delivery,
+        admitted_delivery=delivery,
+        admitted_seq=seq,
+        created_at=work.now,
+    )
+    work.change(pending_inputs=session.pending_inputs + 1)
+    return InputReceipt(
+        input_id=input_id,
+        session_id=session.session_id,
+        prompt=documents.load(text),
+        delivery=delivery,
+        admitted_seq=seq,
+        promoted_seq=None,
+        created_at=work.now,
+    )
 
 
 def _admit_once(
     store: Store,
     key: str,
     admit: Callable[[UnitOfWork], InputReceipt],
-    known: Callable[[], InputReceipt | None],
+    known: Callable[[Any], InputReceipt | None],
     expected_version: int | None,
-) -> tuple[InputReceipt, str]:
+) -> tuple[InputReceipt, bool]:
     """Admit, and only when that is refused look for the same admission made before: most are new."""
     for _ in range(_ATTEMPTS):  # whoever else claims the id, or deletes the session that had it
         try:
-            work, receipt = store._decide(key, admit, expected_version, fenced=False, unread=True)
-            return receipt, work.session.agent_type
+            _, receipt = store._decide(key, admit, expected_version, fenced=False, unread=True)
+            return receipt, True
         except (IntegrityError, HelixSessionsError) as refusal:
-            row = store._read(key, ("agent_type",))
-            before = known()
+            before = known(store._read(key, ("owner_id",)).owner_id)
             if before is not None:
-                return before, row.agent_type
+                return before, False
             if isinstance(refusal, HelixSessionsError):
                 raise
     raise SessionBusy
 
 
-def _admitted_before(store: Store, key: str, input_id: str, text: str, delivery: str) -> InputReceipt | None:
-    """The receipt of the same admission, or `None` if the id is new."""
-    claims = models.InputClaim.objects.using(store.using)
-    claimed = claims.filter(input_id=input_id).values_list("session_id", flat=True).first()
-    if claimed is None:
+def _ask_again(store: Store, key: str, receipt: InputReceipt) -> None:
+    """An input that was admitted before: while it is pending, the session is to run, and runners are told."""
+
+    def ask(work: UnitOfWork) -> None:
+        work.versioned = False
+        if receipt.promoted_seq is None and work.session.pending_inputs:
+            runnable.input_admitted(work)
+
+    work, _ = store._decide(key, ask, fenced=False)
+    if not work.notices:
+        runner_notices.notify_after_commit(store._connection, key, work.session.agent_type)
+
+
+def _admitted_before(
+    store: Store, key: str, owner_id: Any, input_id: str, text: str, delivery: str
+) -> InputReceipt | None:
+    """The receipt of the same admission, or `None` if the id is new to the owner of the session."""
+    claims = models.InputClaim.objects.using(store.using).filter(
+        Q(owner_key=owner_key(owner_id)) | Q(session_id=key), input_id=input_id
+    )
+    claimed = set(claims.values_list("session_id", flat=True))
+    row = models.Input.objects.using(store.using).filter(session_id=key, input_id=input_id).first()
+    if not claimed and row is None:
         return None
-    row = None
-    if claimed == key:
-        row = models.Input.objects.using(store.using).filter(session_id=key, input_id=input_id).first()
     if (
-        row is None
+        (claimed and key not in claimed)
+        or row is None
         or row.cancelled_seq is not None
         or row.admitted_delivery != delivery
         or not _same(row.prompt, documents.load(text))
@@ -133,8 +170,13 @@ def _admitted_before(store: Store, key: str, input_id: str, text: str, delivery:
     return _receipt(row)
 
 
+def owner_key(owner_id: Any) -> str:
+    """The scope of input ids: the sessions of an owner, or those without one."""
+    return "" if owner_id is None else str(owner_id)
+
+
 def list_inputs(store: Store, session_id: str, *, pending: bool = True) -> list[InputReceipt]:
-    """The inputs that are pending, or all there ever were, in the order of their admission."""
+    """The pending inputs, or all inputs, in the order of their admission."""
     only_pending = inputs.flag(pending, "pending")
     store._read(session_id, ("session_id",))
     rows = models.Input.objects.using(store.using).filter(session_id=session_id).in_order()
@@ -159,10 +201,10 @@ def page_of_inputs(
     return Page(items=items, next_cursor=more)
 
 
-def count_inputs(store: Store, session_id: str, *, after: int = 0) -> dict[str, int]:
+def count_inputs(store: Store, session_id: str, *, after: int = 0) -> dict[Delivery, int]:
     """How many inputs are pending by delivery; with `after`, those that later events admitted."""
     first = inputs.integer(after, "after")
-    counts = dict.fromkeys(DELIVERIES, 0)
+    counts: dict[Any, int] = dict.fromkeys(DELIVERIES, 0)
     if store._read(session_id, ("pending_inputs",)).pending_inputs:
         rows = models.Input.objects.using(store.using).filter(session_id=session_id).pending()
         for delivery in rows.filter(admitted_seq__gt=first).values_list("delivery", flat=True):
@@ -173,7 +215,7 @@ def count_inputs(store: Store, session_id: str, *, after: int = 0) -> dict[str, 
 def list_unattended(
     store: Store, *, agent_types: Collection[str] | None = None, limit: int = 100
 ) -> list[SessionSummary]:
-    """Sessions with inputs that can be promoted and nobody who does it, the longest waiting first."""
+    """Sessions with inputs that can be promoted and no driver, the longest waiting first."""
     most = inputs.integer(limit, "limit", minimum=1)
     rows = models.Input.objects.using(store.using).unattended()
     if agent_types is not None:
@@ -190,18 +232,19 @@ def list_unattended(
 def cancel_input(
     store: Store, session_id: str, input_id: str, *, expected_version: int | None = None
 ) -> InputReceipt:
-    """Take a pending input out of the inbox; its id stays used."""
+    """Cancel a pending input; its id stays used."""
     name = inputs.identifier(input_id, "The input id")
-    with store._write(session_id, expected_version) as work:
+    with store._write(session_id, expected_version, columns=_COLUMNS) as work:
         row = _pending(work, name)
         seq = work.event("input_cancelled", {"input_id": name})
         work.update(models.Input, {"input_id": name}, cancelled_seq=seq)
         work.change(pending_inputs=work.session.pending_inputs - 1)
+        _follow(work)
     return _receipt(row)
 
 
 def set_delivery(
-    store: Store, session_id: str, input_id: str, delivery: str, *, expected_version: int | None = None
+    store: Store, session_id: str, input_id: str, delivery: Delivery, *, expected_version: int | None = None
 ) -> InputReceipt:
     """Deliver a pending input as `steer` or `queue` from now on. It keeps its place."""
     name = inputs.identifier(input_id, "The input id")
@@ -216,12 +259,13 @@ def set_delivery(
 
 
 def promote_inputs(
-    store: Store, session_id: str, mode: str, *, expected_version: int | None = None
+    store: Store, session_id: str, mode: Delivery, *, expected_version: int | None = None
 ) -> list[InputReceipt]:
-    """Make pending inputs messages, each in a transaction of its own, in the order of their admission.
+    """Promote pending inputs to messages, each in a transaction of its own, in the order of their
+    admission.
 
-    `steer`: the steers that are there when the call begins. `queue`: the oldest queued input, if there
-    is one, and then those steers. `expected_version` is checked before the first.
+    `steer`: the steers that are there when the call begins. `queue`: the oldest queued input, if there is
+    one, and then those steers. `expected_version` is checked before the first.
     """
     key = session_key(session_id)
     opening = inputs.choice(mode, DELIVERIES, "The mode") == "queue"
@@ -233,42 +277,55 @@ def promote_inputs(
     pending = models.Input.objects.using(store.using).filter(session_id=key).pending().in_order()
     found = list(pending.values_list("input_id", "delivery"))
     queued = [name for name, delivery in found if delivery == "queue"] if opening else []
-    promoted: list[InputReceipt] = []
+    found_now: list[InputReceipt] = []
     for name in queued:
         receipt = _promote(store, key, name, "queue", version)
         if receipt is not None:
-            promoted.append(receipt)
+            found_now.append(receipt)
             version = None
             break
     for name in [name for name, delivery in found if delivery == "steer"]:
         receipt = _promote(store, key, name, "steer", version)
         if receipt is not None:
-            promoted.append(receipt)
+            found_now.append(receipt)
             version = None
-    return promoted
+    return found_now
 
 
 def _promote(
     store: Store, key: str, input_id: str, delivery: str, expected_version: int | None
 ) -> InputReceipt | None:
-    """Promote one input, unless somebody promoted, cancelled or delayed it meanwhile."""
-    with store._write(key, expected_version) as work:
+    """Promote one input, unless it was promoted, cancelled or delayed meanwhile."""
+    with store._write(key, expected_version, columns=_COLUMNS) as work:
         row = _find(work, input_id)
         if row is None or not _is_pending(row) or row.delivery != delivery:
             return None
-        seq = work.message("user", documents.write(_message(input_id, row.prompt)))
-        work.update(models.Input, {"input_id": input_id}, promoted_seq=seq)
-        work.change(pending_inputs=work.session.pending_inputs - 1)
+        seq = work.message("user", documents.write(message_of(input_id, row.prompt)))
+        promoted(work, input_id, seq)
+        _follow(work)
+        work.note_activity()
         row.promoted_seq = seq
     return _receipt(row)
 
 
-def claim(connection: BaseDatabaseWrapper, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Claim the ids of inputs that were copied into the database, where nobody has claimed them."""
-    columns = table(models.InputClaim).columns
-    taken = [row[name] for row in rows for name in columns]
-    sql = insert_sql(models.InputClaim, columns, len(taken) // len(columns))
-    execute(connection, f"{sql} ON CONFLICT DO NOTHING", taken, prepare=False)
+def promoted(work: UnitOfWork, input_id: str, seq: int) -> None:
+    """Note that an input of the locked session is a message now, with this number."""
+    work.update(models.Input, {"input_id": input_id}, promoted_seq=seq)
+    work.change(pending_inputs=work.session.pending_inputs - 1)
+
+
+def _follow(work: UnitOfWork) -> None:
+    """With the last input, the inbox of the locked session is no cause to run any more."""
+    if not (work.session.pending_inputs or work.session.retry_attempt):
+        runnable.follow(work)
+
+
+def claim(connection: BaseDatabaseWrapper, owner_id: Any, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Claim the ids of imported inputs for the owner of their session, where they are free."""
+    columns, scope = table(models.InputClaim).columns, {"owner_key": owner_key(owner_id)}
+    taken = [{**row, **scope}[name] for row in rows for name in columns]
+    sql = insert_sql(models.InputClaim, columns, len(taken) // len(columns), skipping=True)
+    execute(connection, sql, taken, prepare=False)
 
 
 def _prompt(value: Any, input_id: str) -> str:
@@ -285,7 +342,8 @@ def _prompt(value: Any, input_id: str) -> str:
     return text
 
 
-def _message(input_id: str, prompt: Any) -> dict[str, Any]:
+def message_of(input_id: str, prompt: Any) -> dict[str, Any]:
+    """The message that an input becomes."""
     said = {"content": prompt} if isinstance(prompt, str) else prompt
     return {"role": "user", "id": input_id, **said}
 

@@ -1,4 +1,4 @@
-"""The audit trail of the HTTP API, kept in the transaction of what it tells of."""
+"""The audit trail of the HTTP API, written in the transaction of the change."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """What somebody did, or tried to."""
+    """A request for the audit trail."""
 
     actor: str | None
     """The key of the user, as text."""
@@ -33,7 +33,7 @@ class Deed:
 
 
 def keep(using: str, deed: Deed) -> None:
-    """Write it down."""
+    """Write an entry."""
     AuditEntry.objects.using(using).create(
         entry_id=UUID(new_id()),
         at=timezone.now(),
@@ -48,12 +48,12 @@ def keep(using: str, deed: Deed) -> None:
 
 
 class _Refused(Exception):
-    """Rolls back what a refused request may have begun."""
+    """Rolls back a refused request."""
 
 
 def audited(using: str, answer: Callable[[], T], deed_of: Callable[[T], Deed]) -> T:
-    """Answer a request and write it down, both or neither. A refusal, which has a status of 400 or more, is
-    written down after what it may have begun was rolled back."""
+    """Handle a request and write its entry, both or neither. The entry of a refusal, a status of 400 or more,
+    is written after the rollback."""
     answered: list[T] = []
     try:
         with transaction_on(using):
@@ -77,8 +77,8 @@ def prune_audit_trail(
     on_progress: Callable[[AuditSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> AuditSummary:
-    """Delete the entries of what happened longer ago, the oldest first, `page_size` in a transaction.
-    Without this call they are kept for ever. `limit` counts deletions."""
+    """Delete older entries, the oldest first, `page_size` per transaction. Without this call they are
+    kept forever. `limit` counts deletions."""
     size = inputs.integer(page_size, "page_size", minimum=1)
     most = inputs.optional_integer(limit, "limit")
     before = timezone.now() - inputs.period(older_than, "older_than")

@@ -1,22 +1,21 @@
-"""Notes: documents that whoever drives a session keeps with it, under keys of its own.
+"""Notes: documents that the driver of a session keeps with it, under its own keys.
 
-They are neither state nor history. A framework's adapter keeps there what only it understands, finds it by
-key or by the beginning of one, and removes it again. They are branched, exported and deleted with it.
+They are neither state nor history. A framework's adapter stores its own data there, and finds and removes it
+by key or by prefix. They are branched, exported and deleted with it.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 from helix_sessions import models
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
-from helix_sessions.models.fields import among
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.keyed import sql
 from helix_sessions.types import JSON, UNSET, AppendResult, Messages, Note
 
 _AFTER_EVERY_KEY = "\U0010ffff"
@@ -83,14 +82,14 @@ def get_notes(
     found: list[tuple[Any, ...]] = []
     if keys is None:
         first = inputs.text(prefix, "prefix", limit=inputs.MAX_ID)
-        sql = _range_sql(store._connection.vendor, inputs.flag(last_first, "last_first"))
-        found = fetch(store._connection, sql, [row.session_id, first, first + _AFTER_EVERY_KEY, most])
+        query = sql.notes_in_range(store._dialect, inputs.flag(last_first, "last_first"))
+        found = fetch(store._connection, query, [row.session_id, first, first + _AFTER_EVERY_KEY, most])
     else:
         wanted = sorted(set(_keys(keys)), reverse=last_first)
         for start in range(0, len(wanted), _KEYS_AT_ONCE):
             some = wanted[start : start + _KEYS_AT_ONCE]
-            sql = _keys_sql(store._connection.vendor, len(some))
-            rows = fetch(store._connection, sql, [row.session_id, *some], prepare=False)
+            query = sql.notes_by_key(store._dialect, len(some))
+            rows = fetch(store._connection, query, [row.session_id, *some], prepare=False)
             found += sorted(rows, reverse=last_first)
     return [_note(row.session_id, *values) for values in found[:most]]
 
@@ -105,9 +104,8 @@ def remove_notes(
         rows = models.Note.objects.using(store.using).filter(session_id=key, key__among=wanted)
         count = rows.count()
         if count:
-            condition, value = among(work.connection.vendor, '"key"', wanted)
-            sql = f'DELETE FROM {table(models.Note).name} WHERE "session_id" = %s AND {condition}'  # noqa: S608
-            work.statement(sql, [key, value])
+            statement, value = sql.remove_notes(work.dialect, wanted)
+            work.statement(statement, [key, value])
             work.event("notes_removed", {"count": count})
     return count
 
@@ -137,15 +135,11 @@ def copy(work: UnitOfWork, source_id: str) -> None:
     sealed for its new place."""
     notes = table(models.Note)
     if encryption.keyring() is None:
-        work.statement(
-            f'INSERT INTO {notes.name} ("session_id", "key", "run_id", "document")'  # noqa: S608
-            f' SELECT %s, "key", "run_id", "document" FROM {notes.name} WHERE "session_id" = %s',
-            [work.session.session_id, source_id],
-        )
+        work.statement(sql.COPY_NOTES, [work.session.session_id, source_id])
         return
-    sql = _range_sql(work.connection.vendor, False)
+    query = sql.notes_in_range(work.dialect, False)
     everything = [source_id, "", _AFTER_EVERY_KEY, inputs.MAX_INTEGER]
-    for key, text, run in fetch(work.connection, sql, everything):
+    for key, text, run in fetch(work.connection, query, everything):
         opened = notes.open_text("document", text, source_id, key)
         work.insert(models.Note, key=key, run_id=run, document=opened)
 
@@ -177,21 +171,3 @@ def _keys(values: Any) -> list[str]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInput("keys must be a list of strings.")
     return [_key(value) for value in values]
-
-
-@cache
-def _range_sql(vendor: str, last_first: bool) -> str:
-    notes = table(models.Note)
-    return (
-        f"SELECT {notes.selection(vendor, ('key', 'document', 'run_id'))} FROM {notes.name}"  # noqa: S608
-        ' WHERE "session_id" = %s AND "key" >= %s AND "key" < %s'
-        f' ORDER BY "key"{" DESC" if last_first else ""} LIMIT %s'
-    )
-
-
-def _keys_sql(vendor: str, count: int) -> str:
-    notes = table(models.Note)
-    return (
-        f"SELECT {notes.selection(vendor, ('key', 'document', 'run_id'))} FROM {notes.name}"  # noqa: S608
-        f' WHERE "session_id" = %s AND "key" IN ({", ".join(["%s"] * count)})'
-    )

@@ -1,22 +1,22 @@
-"""The event log's older part, moved to a file storage as compressed JSON Lines.
+"""Moves the older part of an event log to a file storage, as compressed JSON Lines.
 
-The order makes it safe to die anywhere: the file is written, then under the session's lock the range is
-noted and `first_seq` raised, and only then are the rows removed. A file without a note is never read; rows
-below `first_seq` are removed by whoever archives next.
+A crash at any point is safe: the job writes the file, then under the session's lock records the range and
+raises `first_seq`, and only then removes the rows. A file without a record is never read; the next job
+removes rows below `first_seq`.
 """
-
-from functools import cache
 
 from django.core.files.storage import Storage
 
 from helix_sessions.conf import conf
-from helix_sessions.models import ArchivedRange, Event, EventKey, Message, Run
+from helix_sessions.models import ArchivedRange, EventKey, Run
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute, fetch, transaction_on
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import lock_row
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.tables import table, update_sql
 from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.maintenance import sql
 from helix_sessions.store.transcript.archive_files import (
     EVENTS_PER_PAGE,
     archive_storage,
@@ -36,8 +36,8 @@ def archive_events(
 ) -> ArchiveSummary:
     """Move all but the last `keep` events, and none of a running run, to the archive storage.
 
-    The transcript, state, runs and checkpoints stay as they are, and so do version and `head_seq`. What
-    was archived can no longer be read with `get_events`, which says so with `EventsArchived`.
+    The transcript, state, runs and checkpoints stay as they are, and so do version and `head_seq`.
+    `get_events` can no longer read archived events and raises `EventsArchived`.
     """
     inputs.integer(keep, "keep")
     first = begin = store._read(session_id, ("first_seq",)).first_seq
@@ -50,7 +50,7 @@ def archive_events(
         last = min(end, first + EVENTS_PER_FILE - 1)
         _keep_keyed_events(store, session_id, first, last)
         size = _archive_range(store, storage, session_id, first, last)
-        if size is None:  # somebody else archives this log
+        if size is None:  # another process archives this log
             break
         _remove_archived(store, session_id)
         files, stored, first = files + 1, stored + size, last + 1
@@ -59,7 +59,7 @@ def archive_events(
 
 
 def _archivable_until(store: Store, session_id: str, keep: int) -> int:
-    """The last event that may go."""
+    """The number of the last event that may be archived."""
     session = store._read(session_id, ("head_seq", "run_id"))
     end = int(session.head_seq) - keep
     if session.run_id is not None:
@@ -69,21 +69,22 @@ def _archivable_until(store: Store, session_id: str, keep: int) -> int:
 
 
 def _keep_keyed_events(store: Store, session_id: str, first: int, last: int) -> None:
-    """An idempotency key answers with its event, wherever the log begins: put it beside the key."""
+    """Store the event of each idempotency key with the key, so that the key still returns it."""
     keys = EventKey.objects.using(store.using).filter(
         session_id=session_id, seq__gte=first, seq__lte=last, record__isnull=True
     )
     while some := dict(keys.values_list("seq", "key")[:EVENTS_PER_PAGE]):
         with locking_transaction(store.using) as connection:
             lock_row(connection, session_id, ("session_id",))
-            encode = table(EventKey).encoder(connection.vendor, ("record", "session_id", "key"))
+            keep = update_sql(EventKey, ("record",), ("session_id", "key"))
+            encode = table(EventKey).encoder(dialect_of(connection), ("record", "session_id", "key"))
             for seq, key in sorted(some.items()):
                 [line] = event_lines(connection, session_id, seq, seq)
-                execute(connection, _keep_sql(), encode([line, session_id, key]))
+                execute(connection, keep, encode([line, session_id, key]))
 
 
 def _archive_range(store: Store, storage: Storage, session_id: str, first: int, last: int) -> int | None:
-    """Write a file and note it; its size, or `None` if the log meanwhile begins elsewhere."""
+    """Write a file and record it; its size, or `None` if another process has archived the range meanwhile."""
     lines = event_lines(store._connection, session_id, first, last)
     name, size = write_file(storage, session_id, first, last, lines)
     noted = False
@@ -110,38 +111,15 @@ def _archive_range(store: Store, storage: Storage, session_id: str, first: int, 
 
 
 def _remove_archived(store: Store, session_id: str) -> int:
-    """Remove the rows of events that are archived, oldest first, a few thousand at a time."""
+    """Remove the rows of archived events, oldest first, a few thousand per transaction."""
     begin = store._read(session_id, ("first_seq",)).first_seq
     removed = 0
     while True:
         with transaction_on(store.using) as connection:
-            [[oldest]] = fetch(connection, _oldest_sql(), [session_id])
+            [[oldest]] = fetch(connection, sql.OLDEST_EVENT, [session_id])
             if oldest is None or oldest >= begin:
                 if begin > 1:
-                    execute(connection, _remove_truncated_sql(), [session_id, begin])
+                    execute(connection, sql.REMOVE_TRUNCATED_MESSAGES, [session_id, begin])
                 return removed
             until = min(begin, oldest + _EVENTS_PER_REMOVAL)
-            removed += execute(connection, _remove_sql(), [session_id, until])
-
-
-@cache
-def _keep_sql() -> str:
-    return f'UPDATE {table(EventKey).name} SET "record" = %s WHERE "session_id" = %s AND "key" = %s'  # noqa: S608
-
-
-@cache
-def _oldest_sql() -> str:
-    return f'SELECT MIN("seq") FROM {table(Event).name} WHERE "session_id" = %s'  # noqa: S608
-
-
-@cache
-def _remove_sql() -> str:
-    return f'DELETE FROM {table(Event).name} WHERE "session_id" = %s AND "seq" < %s'  # noqa: S608
-
-
-@cache
-def _remove_truncated_sql() -> str:
-    return (
-        f'DELETE FROM {table(Message).name} WHERE "session_id" = %s'  # noqa: S608
-        ' AND "truncated_seq" IS NOT NULL AND "seq" < %s'
-    )
+            removed += execute(connection, sql.REMOVE_EVENTS, [session_id, until])

@@ -1,4 +1,4 @@
-"""What must be true of what the model sees; see `invariants`."""
+"""The invariants of a model's context; see `invariants`."""
 
 # ruff: noqa: S608 - nothing but names of tables is put into these texts
 

@@ -1,6 +1,6 @@
-"""Spreading the tables over the machines of a Citus cluster: every one by `session_id`, side by side.
+"""Distributes the tables over the nodes of a Citus cluster by `session_id`, co-located.
 
-All that belongs to a session then lies on one machine, so a write is still one transaction there.
+All rows of a session are then on one node, so a write is still one transaction there.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,18 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import NotConfigured
-from helix_sessions.models import Session
+from helix_sessions.models import Blob, Memory, MemoryVector, Session, Webhook, WebhookDelivery
 from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
+from helix_sessions.models.memory_words import create_vector_key, drop_vector_key
 from helix_sessions.store.engine.connection import execute, fetch, transaction_on
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_tables import belongings
 from helix_sessions.store.engine.tables import table
+from helix_sessions.store.maintenance import sql
+
+_ON_THE_COORDINATOR = (Webhook, WebhookDelivery)
+_REFERENCE = "reference"
 
 _MISSING = (
     "The Citus extension is not installed in this database. Install it on every machine of the cluster, "
@@ -25,50 +31,52 @@ _MISSING = (
 
 
 class Placement(NamedTuple):
-    """How one table is spread."""
+    """How one table is distributed."""
 
     table: str
     column: str
     beside: str
-    """The table it lies beside; `none` for one that begins a group of its own."""
+    """The table it is co-located with; `none` for the first of a group, `reference` for one that every node
+    has whole."""
 
 
 def placements() -> Iterator[Placement]:
-    """Every table. What belongs to no session is spread by the column its primary key begins with."""
+    """Every table but those of webhooks, which are few rows and stay on the coordinator. A table without a
+    session is distributed by the first column of its primary key; vectors lie beside their memories."""
     sessions = _name(Session)
+    yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
     for model in belongings():
         yield Placement(_name(model), "session_id", sessions)
     for model in apps.get_app_config("helix_sessions").get_models():
-        if model is not Session and model not in belongings():
-            yield Placement(_name(model), key_of(model)[0], "none")
+        if model not in (Session, Blob, *belongings(), *_ON_THE_COORDINATOR):
+            beside = _name(Memory) if model is MemoryVector else "none"
+            yield Placement(_name(model), key_of(model)[0], beside)
 
 
 def distribute(using: str, *, dry_run: bool = False) -> list[Placement]:
-    """Spread what is not spread yet, with its rows, in one transaction; what that was.
+    """Distribute the tables that are not distributed yet, with their rows, in one transaction; return these.
 
-    The guard of the event log goes, because tables that are spread take no triggers.
+    The guard of the event log is dropped, because distributed tables take no triggers.
     """
     with transaction_on(using) as connection:
         _check_citus(connection)
-        known = {name for (name,) in fetch(connection, _SPREAD, [], prepare=False)}
-        missing = [placement for placement in placements() if placement.table not in known]
+        distributed = {name for (name,) in fetch(connection, sql.SPREAD_TABLES, [], prepare=False)}
+        missing = [placement for placement in placements() if placement.table not in distributed]
         if missing and not dry_run:
             lower_guard(connection)
+            drop_vector_key(connection)  # until both of its tables are distributed
             for placement in missing:
-                execute(connection, _SPREAD_ONE, list(placement), prepare=False)
+                if placement.beside == _REFERENCE:
+                    execute(connection, sql.SPREAD_WHOLE_TABLE, [placement.table], prepare=False)
+                else:
+                    execute(connection, sql.SPREAD_TABLE, list(placement), prepare=False)
+            create_vector_key(connection)
     return missing
 
 
-_SPREAD = "SELECT logicalrelid::regclass::text FROM pg_dist_partition"
-_SPREAD_ONE = "SELECT create_distributed_table(%s::regclass, %s, colocate_with => %s)"
-
-
 def _check_citus(connection: BaseDatabaseWrapper) -> None:
-    there = connection.vendor == "postgresql" and fetch(
-        connection, "SELECT 1 FROM pg_proc WHERE proname = 'create_distributed_table'", [], prepare=False
-    )
-    if not there:
+    if not dialect_of(connection).has_citus(connection):
         raise NotConfigured(_MISSING)
 
 

@@ -1,10 +1,11 @@
-"""The doctor: looks for sessions whose rows disagree, and puts right what leaves no doubt."""
+"""The doctor: finds sessions whose rows disagree, and repairs what follows from other rows."""
 
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -15,15 +16,19 @@ from helix_sessions.models import Session
 from helix_sessions.models.guard import is_guarded
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute, fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.remembered_rows import new_mark
 from helix_sessions.store.engine.session_rows import SessionRow, lock_row
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.tables import aware, table
 from helix_sessions.store.engine.transactions import locking_transaction
-from helix_sessions.store.maintenance import encrypted_rows
+from helix_sessions.store.maintenance import encrypted_rows, sql
 from helix_sessions.store.maintenance.invariant import Invariant
-from helix_sessions.store.maintenance.invariants import SESSIONS, invariants
-from helix_sessions.store.state import child_waits, pending_calls, snapshots
+from helix_sessions.store.maintenance.invariants import invariants
+from helix_sessions.store.maintenance.job import Job, pages_of_ids
+from helix_sessions.store.sessions.recover import recovery_policy
+from helix_sessions.store.state import child_waits, pending_calls, runnable, snapshots
+from helix_sessions.store.transcript import log_rows
 from helix_sessions.types import PRUNED_STATUSES, Finding
 
 _SEALED_AT_ONCE = 200
@@ -44,34 +49,39 @@ def examine_sessions(
     on_progress: Callable[[int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Finding]:
-    """Check every invariant over all sessions, or over these; what is wrong.
+    """Check every invariant of all sessions, or of these; return what is wrong.
 
-    Each check sees one moment, so writers are neither disturbed nor mistaken. `repair` puts right what
-    follows from other rows, under the session's lock, and neither raises the version nor logs an event.
-    `deep` also reads and reassembles every session's state. `on_progress` is told how many sessions
-    have been looked at.
+    Each check is one snapshot, so writers are neither blocked nor reported by mistake. `repair` restores
+    what follows from other rows, under the session's lock, and neither raises the version nor logs an
+    event. `deep` also reads and reassembles every session's state. `on_progress` gets the number of
+    sessions checked so far.
     """
     inputs.integer(page_size, "page_size", minimum=1)
     found: list[Finding] = []
-    seen = 0
 
     def tell(finding: Finding) -> None:
         found.append(finding)
         if on_finding is not None:
             on_finding(finding)
 
+    def progress(examined: _Examined) -> None:
+        if on_progress is not None:
+            on_progress(examined.sessions)
+
+    job = Job(_Examined(), on_progress=progress, should_stop=should_stop)
     if session_ids is None and not is_guarded(store._connection):
         tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
-    for count, scope in _scopes(store, session_ids, page_size):
-        if should_stop is not None and should_stop():
-            break
+    for count, scope in job.over(_scopes(store, session_ids, page_size)):
         for check in (*invariants(), *_DOCUMENT_CHECKS, *(_DEEP_CHECKS if deep else ())):
             for finding in list(check_scope(store._connection, check, scope)):
                 tell(_repaired(store, check, finding) if repair and finding.repairable else finding)
-        seen += count
-        if on_progress is not None:
-            on_progress(seen)
+        job.count(sessions=count)
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Examined:
+    sessions: int = 0
 
 
 def _scopes(store: Store, session_ids: Iterable[str] | None, size: int) -> Iterator[tuple[int, "Scope"]]:
@@ -81,16 +91,11 @@ def _scopes(store: Store, session_ids: Iterable[str] | None, size: int) -> Itera
             some = keys[start : start + most]
             yield len(some), Scope(sql=f"IN ({', '.join(['%s'] * len(some))})", params=tuple(some))
         return
-    # Ranges, not lists: rows whose session is gone lie between the sessions that are there.
-    sessions = Session.with_tombstones.using(store.using).order_by("session_id")
-    rows = sessions.values_list("session_id", flat=True)
+    # Ranges, not lists: rows of deleted sessions are between those that exist.
     last = ""
-    while True:
-        page = list(rows.filter(session_id__gt=last)[:size])
+    for page in pages_of_ids(Session.with_tombstones.using(store.using), size):
         end = page[-1] if len(page) == size else _HIGHEST_ID
         yield len(page), Scope(sql="> %s AND {column} <= %s", params=(last, end))
-        if end == _HIGHEST_ID:
-            return
         last = end
 
 
@@ -119,7 +124,7 @@ _UNGUARDED = "the database does not refuse changes to the event log; see manage.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The sessions that are looked at, as a condition on a column."""
+    """The sessions to check, as a condition on a column."""
 
     sql: str
     params: tuple[str, ...]
@@ -130,7 +135,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentCheck:
-    """A check that has to look into documents: a function instead of a query."""
+    """A check that has to read documents: a function instead of a query."""
 
     code: str
     look: Callable[[BaseDatabaseWrapper, Scope], Iterator[tuple[str, str]]]
@@ -142,7 +147,7 @@ Check = Invariant | DocumentCheck
 
 
 def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> Iterator[Finding]:
-    """What breaks this invariant among these sessions."""
+    """The findings of one check among these sessions."""
     if isinstance(check, DocumentCheck):
         for session_id, detail in check.look(connection, scope):
             yield Finding(
@@ -159,8 +164,8 @@ def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> 
         params.extend(scope.params)
         return scope.on(f"{match[1]}.session_id")
 
-    sql = _SCOPE.sub(place, check.sql)
-    for session_id, detail in fetch(connection, sql, params, prepare=False):
+    query = _SCOPE.sub(place, check.sql)
+    for session_id, detail in fetch(connection, query, params, prepare=False):
         yield Finding(
             code=check.code,
             session_id=session_id,
@@ -171,22 +176,21 @@ def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> 
 
 
 def repair_session(connection: BaseDatabaseWrapper, check: Check, session_id: str) -> None:
-    """Put one invariant of a locked session right."""
+    """Repair one invariant of a locked session."""
     if isinstance(check, DocumentCheck):
         if check.mend is not None:
             check.mend(connection, session_id)
         return
-    for sql in check.repair:
-        execute(connection, sql, [session_id] * sql.count("%s"), prepare=False)
+    for statement in check.repair:
+        execute(connection, statement, [session_id] * statement.count("%s"), prepare=False)
 
 
 def _texts(
     connection: BaseDatabaseWrapper, scope: Scope, columns: tuple[str, ...], condition: str
 ) -> list[tuple[Any, ...]]:
-    selection = table(Session).selection(connection.vendor, columns)
-    sql = f"SELECT {selection} FROM {SESSIONS} WHERE {scope.on('session_id')} AND {condition}"  # noqa: S608
+    query = sql.sessions(dialect_of(connection), columns, f"{scope.on('session_id')} AND {condition}")
     found = []
-    for values in fetch(connection, sql, scope.params, prepare=False):
+    for values in fetch(connection, query, scope.params, prepare=False):
         with suppress(ContentUnreadable):  # a finding of its own
             found.append(tuple(table(Session).opened(columns, list(values))))
     return found
@@ -203,9 +207,7 @@ _WAIT_COLUMNS = (
 
 
 def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
-    some = "(waiting_since IS NOT NULL OR awaiting_client OR awaiting_children"
-    some += " OR pending_client_tool_calls IS NOT NULL OR suspended_awaiting_children IS NOT NULL)"
-    for session_id, *values in _texts(connection, scope, ("session_id", *_WAIT_COLUMNS), some):
+    for session_id, *values in _texts(connection, scope, ("session_id", *_WAIT_COLUMNS), sql.MAY_WAIT):
         row = SessionRow(_WAIT_COLUMNS, values)
         client, children, waits_now = _should_wait(row)
         flags = (bool(row.awaiting_client), bool(row.awaiting_children), row.waiting_since is not None)
@@ -214,7 +216,7 @@ def _look_for_flags(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[t
 
 
 def _should_wait(row: SessionRow) -> tuple[bool, bool, bool]:
-    """Whether a session waits for a client, for children, and at all, by its documents."""
+    """Whether a session waits for a client, for children, and at all, derived from its documents."""
     client = bool(pending_calls.columns(pending_calls.read(row.pending_client_tool_calls))["awaiting_client"])
     children = bool(
         child_waits.columns(child_waits.read(row.suspended_awaiting_children))["awaiting_children"]
@@ -232,25 +234,71 @@ def _mend_flag(connection: BaseDatabaseWrapper, session_id: str) -> None:
     mended.update(**derived, awaiting_children=children, waiting_since=since, write_mark=new_mark())
 
 
+_RUN_COLUMNS = (
+    *_WAIT_COLUMNS,
+    *("session_id", "agent_type", "run_id", "pending_inputs", "updated_at"),
+    *("runnable_at", "run_requested", "run_requested_at"),
+)
+
+
+def _look_for_runnable(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
+    for values in _texts(connection, scope, _RUN_COLUMNS, sql.MAY_BE_RUNNABLE):
+        row = SessionRow(_RUN_COLUMNS, values)
+        if (row.runnable_at is None) != (_should_run_at(connection, row) is None):
+            found = "at no time" if row.runnable_at is None else "at some time"
+            yield row.session_id, f"runnable {found}, by its run, inputs, answers and requests it is not so"
+
+
+def _should_run_at(connection: BaseDatabaseWrapper, row: SessionRow) -> datetime | None:
+    """When a session wants to run, as far as that follows from other facts; else as it says."""
+    client, children, waits = _should_wait(row)
+    vars(row).update(awaiting_client=client, awaiting_children=children)
+    if row.runnable_at is not None:
+        return None if waits and row.run_id is None else aware(row.runnable_at)
+    if row.run_id is not None and recovery_policy(row.agent_type) == "leave":
+        return None
+    at = runnable.due_at(row, aware(row.updated_at))
+    if at is not None and row.run_id is None and row.pending_inputs and not _asks_for_a_run(connection, row):
+        vars(row).update(pending_inputs=0)
+        at = runnable.due_at(row, aware(row.updated_at))
+    return None if at is None else aware(at)
+
+
+def _asks_for_a_run(connection: BaseDatabaseWrapper, row: SessionRow) -> bool:
+    """Whether a pending input was admitted to be taken up, as far as the log tells."""
+    query = sql.pending_admissions(dialect_of(connection))
+    for seq, text in fetch(connection, query, [row.session_id], prepare=False):
+        data = documents.load(log_rows.opened_data(row.session_id, seq, None, text))
+        if data.get("resume", True):
+            return True
+    return False
+
+
+def _mend_runnable(connection: BaseDatabaseWrapper, session_id: str) -> None:
+    row = lock_row(connection, session_id, _RUN_COLUMNS, tombstones=True)
+    mended = Session.with_tombstones.using(connection.alias).filter(session_id=session_id)
+    mended.update(runnable_at=_should_run_at(connection, row), write_mark=new_mark())
+
+
 def _look_for_owners(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
     columns = ("session_id", "client_tool_call_ownership")
-    rows = _texts(connection, scope, columns, "client_tool_call_ownership IS NOT NULL")
+    rows = _texts(connection, scope, columns, sql.OWNS_CALLS)
     maps = {session_id: documents.load(text) for session_id, text in rows}
     named = {owner for owners in maps.values() for owner in owners.values() if isinstance(owner, str)}
-    known = set(
+    existing = set(
         Session.with_tombstones.using(connection.alias)
         .filter(session_id__among=named)
         .values_list("session_id", flat=True)
     )
     for session_id, owners in maps.items():
-        lost = sum(owner not in known for owner in owners.values() if isinstance(owner, str))
+        lost = sum(owner not in existing for owner in owners.values() if isinstance(owner, str))
         if lost:
             yield session_id, f"client tool calls owned by sessions that do not exist: {lost}"
 
 
 def _look_for_states(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
     columns = ("session_id", "state_base", "state_number", "state_digest")
-    for session_id, base, number, digest in _texts(connection, scope, columns, "state_number > 0"):
+    for session_id, base, number, digest in _texts(connection, scope, columns, sql.HAS_STATE):
         try:
             state = snapshots.read(connection, session_id, base, number)
             wrong = "the state is not the one that was saved"
@@ -263,14 +311,15 @@ def _look_for_states(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[
 
 
 def _look_for_unreadable(connection: BaseDatabaseWrapper, scope: Scope) -> Iterator[tuple[str, str]]:
-    """Content whose key is lost, or that was changed or moved. Every sealed row is opened."""
-    sql = f"SELECT session_id FROM {SESSIONS} WHERE {scope.on('session_id')}"  # noqa: S608
-    for [session_id] in fetch(connection, sql, scope.params, prepare=False):
+    """Content whose key is lost, or that was changed or moved. Every encrypted row is decrypted."""
+    dialect = dialect_of(connection)
+    query = sql.sessions(dialect, ("session_id",), scope.on("session_id"))
+    for [session_id] in fetch(connection, query, scope.params, prepare=False):
         count, first = 0, ""
         for rows in encrypted_rows.tables():
             if not rows.content:
                 continue
-            sealed = encrypted_rows.sealed(connection.vendor, rows)
+            sealed = sql.sealed(dialect, rows)
             for _, page in encrypted_rows.pages(connection, rows, session_id, sealed, _SEALED_AT_ONCE):
                 for values in page:
                     try:
@@ -282,13 +331,13 @@ def _look_for_unreadable(connection: BaseDatabaseWrapper, scope: Scope) -> Itera
 
 
 def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> bool:
-    """Whether the session got another state, or was deleted, while it was being read."""
-    sql = f"SELECT 1 FROM {SESSIONS} WHERE session_id = %s AND state_number = %s"  # noqa: S608
-    return not fetch(connection, sql, [session_id, number])
+    """Whether the session got another state, or was deleted, during the read."""
+    return not fetch(connection, sql.HAS_THIS_STATE, [session_id, number])
 
 
 _DOCUMENT_CHECKS = (
     DocumentCheck(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
+    DocumentCheck(code="runnable_at", look=_look_for_runnable, mend=_mend_runnable),
     DocumentCheck(code="ownership_dangling", look=_look_for_owners, severity="warning"),
 )
 _DEEP_CHECKS = (

@@ -1,12 +1,14 @@
-"""The erasure of a person: sessions, what belongs to them, and what was kept outside the database."""
+"""Erases a person: sessions, their rows, and what is stored outside the database."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import models
+from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Session
@@ -14,15 +16,17 @@ from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.maintenance import failures
+from helix_sessions.store.keyed import blobs
 from helix_sessions.store.maintenance.expiry import delete_snapshots_of
 from helix_sessions.store.maintenance.exports import tree_of
+from helix_sessions.store.maintenance.job import Job, ids_of
+from helix_sessions.store.memory import upkeep as memory_upkeep
+from helix_sessions.store.outbox import deliveries
 from helix_sessions.store.sessions.delete import delete_session
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import ErasureSummary
 
 _COLUMNS = ("session_id", "agent_type", "workspace_ref", "message_count", "head_seq", "first_seq")
-_PAGE = 100
 _log = logging.getLogger("helix_sessions.erasure")
 
 
@@ -36,76 +40,82 @@ def erase_user(
     on_progress: Callable[[ErasureSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> ErasureSummary:
-    """Remove the sessions of a person, by owner, by `user_id` or by both, with their trees.
+    """Remove the sessions of a person, by owner, by `user_id` or by both, with their trees, and the
+    memories of the owner.
 
-    What lies outside the database goes first, workspace snapshots and archives, so that a repeated call
-    finds whatever an interrupted one left. Branches that belong to somebody else hold copies of
-    messages: they are reported, and removed only with `include_forks`.
+    Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
+    finds what an interrupted call left. Branches of another owner have copies of messages: they are
+    reported, and removed only with `include_forks`.
     """
     if owner is None and user_id is None:
         raise InvalidInput("Say whom to erase: an owner, a user_id or both.")
     key = inputs.owner_key(owner)
     name = inputs.optional_identifier(user_id, "user_id")
-    tally = _Tally()
-    waiting, seen = [_of(store.using, key, name)], set[str]()
+    job = Job(ErasureSummary(), _log, dry_run=dry_run, on_progress=on_progress, should_stop=should_stop)
+    to_erase, erased, forks_left = [_of(store.using, key, name)], set[str](), set[str]()
+    for session_id in job.over(_ids_of_all(to_erase)):
+        with job.attempt(f"Session {session_id!r} could not be erased"):
+            top = session_id if session_id in erased else _top_of(store.using, session_id, key, name)
+            forks = _erase_tree(store, top, erased, job)
+            if include_forks and forks:
+                to_erase.append(_rows(store.using).filter(session_id__among=forks))
+            else:
+                forks_left |= forks
+                job.summary = replace(job.summary, forks_left=tuple(sorted(forks_left)))
+    if not job.is_stopped:
+        job.summary = replace(job.summary, forks_left=tuple(sorted(forks_left - erased)))
+        job.count(answers_deleted=_answers(store.using, key, dry_run))
+        if key is not None:
+            job.count(memories=memory_upkeep.erase_owner(store.using, key, dry_run=dry_run))
+    return job.summary
+
+
+def _ids_of_all(waiting: list[SessionQuerySet]) -> Iterator[str]:
+    """The ids of the sessions of each queryset. The caller may append more on the way."""
     while waiting:
-        rows = waiting.pop()
-        after = ""
-        while page := list(rows.filter(session_id__gt=after).values_list("session_id", flat=True)[:_PAGE]):
-            for session_id in page:
-                if should_stop is not None and should_stop():
-                    return tally.summary()
-                forks = _erase_tree(store, session_id, seen, dry_run, tally)
-                if include_forks and forks:
-                    waiting.append(_rows(store.using).filter(session_id__among=forks))
-                else:
-                    tally.forks |= forks
-                if on_progress is not None:
-                    on_progress(tally.summary())
-            after = page[-1]
-    tally.forks -= seen
-    tally.answers_deleted = _answers(store.using, key, dry_run)
-    return tally.summary()
+        yield from ids_of(waiting.pop())
 
 
-def _erase_tree(store: Store, session_id: str, seen: set[str], dry_run: bool, tally: "_Tally") -> set[str]:
-    """Remove a session and its tree; the branches of them that are elsewhere."""
-    if session_id in seen:
+def _top_of(using: str, session_id: str, owner: Any, user_id: str | None) -> str:
+    """The highest session above one that is to be erased as well, so that no parent is told of children and
+    runs before it is erased itself."""
+    top, met, theirs = session_id, {session_id}, _of(using, owner, user_id)
+    while True:
+        named = _rows(using).filter(session_id=top).values_list("parent_session_id", flat=True).first()
+        if named is None or named in met or not theirs.filter(session_id=named).exists():
+            return top
+        top = named
+        met.add(top)
+
+
+def _erase_tree(store: Store, session_id: str, erased: set[str], job: Job[ErasureSummary]) -> set[str]:
+    """Remove a session and its tree; return their branches outside of it."""
+    if session_id in erased:
         return set()
-    try:
-        members = [key for key in tree_of(store.using, session_id, tombstones=True) if key not in seen]
-        sessions = [store._read(key, _COLUMNS, tombstones=True) for key in members]
-        forked = _rows(store.using).filter(forked_from_session_id__among=members)
-        forks = set(forked.values_list("session_id", flat=True)) - set(members)
-        for session in sessions:
-            tally.snapshots_deleted += delete_snapshots_of(session, dry_run=dry_run)
-            tally.archives_deleted += _delete_archives(store.using, session.session_id, dry_run)
-        if not dry_run:
-            delete_session(store, session_id)
-    except Exception as error:
-        tally.errors += 1
-        failures.report(_log, f"Session {session_id!r} could not be erased", error)
-        return set()
-    seen.update(members)
-    tally.sessions += len(members)
-    tally.messages += sum(session.message_count for session in sessions)
-    tally.events += sum(session.head_seq - session.first_seq + 1 for session in sessions)
-    return forks - seen
-
-
-class _Tally:
-    def __init__(self) -> None:
-        self.sessions = self.messages = self.events = self.errors = 0
-        self.snapshots_deleted = self.archives_deleted = self.answers_deleted = 0
-        self.forks: set[str] = set()
-
-    def summary(self) -> ErasureSummary:
-        counts = {name: value for name, value in vars(self).items() if name != "forks"}
-        return ErasureSummary(**counts, forks_left=tuple(sorted(self.forks)))
+    members = [key for key in tree_of(store.using, session_id, tombstones=True) if key not in erased]
+    sessions = [store._read(key, _COLUMNS, tombstones=True) for key in members]
+    forked = _rows(store.using).filter(forked_from_session_id__among=members)
+    forks = set(forked.values_list("session_id", flat=True)) - set(members)
+    for session in sessions:
+        job.count(snapshots_deleted=delete_snapshots_of(session, dry_run=job.dry_run))
+        job.count(archives_deleted=_delete_archives(store.using, session.session_id, job.dry_run))
+    if not job.dry_run:
+        began, had = timezone.now(), blobs.of_sessions(store.using, members)
+        delete_session(store, session_id)
+        for sha in had:
+            blobs.remove_unused(store.using, sha, began, grace=0)
+        deliveries.forget_sessions(store.using, members)
+    erased.update(members)
+    job.count(
+        sessions=len(members),
+        messages=sum(session.message_count for session in sessions),
+        events=sum(session.head_seq - session.first_seq + 1 for session in sessions),
+    )
+    return forks - erased
 
 
 def _rows(using: str) -> SessionQuerySet:
-    return Session.with_tombstones.using(using).order_by("session_id")
+    return Session.with_tombstones.using(using)
 
 
 def _of(using: str, owner: Any, user_id: str | None) -> SessionQuerySet:
@@ -118,7 +128,7 @@ def _of(using: str, owner: Any, user_id: str | None) -> SessionQuerySet:
 
 
 def _delete_archives(using: str, session_id: str, dry_run: bool) -> int:
-    """The files go before the notes, which lead a repeated erasure to them."""
+    """Delete the files; their rows stay, so that a retry finds the files."""
     files = archive_files.files_of(using, session_id)
     if not dry_run:
         for archive in files:
@@ -127,7 +137,7 @@ def _delete_archives(using: str, session_id: str, dry_run: bool) -> int:
 
 
 def _answers(using: str, owner: Any, dry_run: bool) -> int:
-    """Rows of other tables that belong to the person, and would be deleted with the account."""
+    """Delete the rows of other tables that refer to the account; return how many."""
     if owner is None:
         return 0
     count = 0

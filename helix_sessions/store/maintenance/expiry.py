@@ -1,25 +1,25 @@
-"""Sessions whose time is over: their workspace snapshots go, then they are marked as failed."""
+"""Expires sessions: deletes their workspace snapshots, then marks them as failed."""
 
 import logging
 import random
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import cache
+from typing import Any
 
 from django.utils import timezone
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionNotFound, StaleState
 from helix_sessions.models import Session
-from helix_sessions.store.calls import submissions
+from helix_sessions.store.calls import decisions, submissions
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.engine.tables import aware, table
-from helix_sessions.store.maintenance import failures
-from helix_sessions.store.runs import statuses
+from helix_sessions.store.engine.tables import aware
+from helix_sessions.store.maintenance import sql
+from helix_sessions.store.maintenance.job import Job, pages
+from helix_sessions.store.memory import upkeep as memory_upkeep
 from helix_sessions.types import TERMINAL_STATUSES, UNFINISHED_STATUSES, CasOk, CleanupSummary
 from helix_sessions.workspaces import Workspace, delete_snapshots
 
@@ -42,13 +42,14 @@ def expired_session_cleanup(
     on_progress: Callable[[CleanupSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> CleanupSummary:
-    """Deal with each unfinished session whose `expires_at` is in the past: delete the snapshots of its
-    workspace, then set it to `failed` with the reason `session_expired`.
+    """Expire each unfinished session whose `expires_at` is in the past: delete the snapshots of its
+    workspace, then set it to `failed` with the reason `session_expired`. Expired memories are
+    deleted, unless an agent type is chosen.
 
-    What fails for one session is counted and logged and stops no other; such a session stays as it is
-    and is tried again by the next clean-up. Several may run at once: they share the work. After each
-    session it rests `rest` times as long as that one took, so that it does not crowd out those who
-    work. `on_progress` is told after each session, and `should_stop` is asked before each.
+    An error in one session is counted and logged and stops no other; the session stays as it is, and the
+    next clean-up retries it. Several clean-ups may run at once: they share the work. After each session
+    the clean-up sleeps `rest` times as long as that one took, so that it does not crowd out other work.
+    `on_progress` is called after each session, and `should_stop` before each.
     """
     size = inputs.integer(page_size, "page_size", minimum=1)
     most = inputs.optional_integer(limit, "limit")
@@ -57,76 +58,70 @@ def expired_session_cleanup(
     expired = Session.objects.using(store.using).filter(expires_at__lt=moment)
     if agent_type is not None:
         expired = expired.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
-    tally = _Tally()
+    job = Job(
+        CleanupSummary(), _log, dry_run=dry_run, rest=rest, on_progress=on_progress, should_stop=should_stop
+    )
     if not dry_run:
-        _settle_overdue_calls(store, moment, tally)
-    tally.already_terminal = tally.detected = expired.terminal().count()
-    for session_id in _overdue(store, moment, agent_type, size, most):
-        if should_stop is not None and should_stop():
-            break
-        tally.detected += 1
-        began = time.monotonic()
-        try:
-            _expire(store, session_id, moment, dry_run, tally)
-        except Exception as error:
-            tally.errors += 1
-            failures.report(_log, f"Session {session_id!r} could not be expired", error)
-        if on_progress is not None:
-            on_progress(tally.summary())
-        time.sleep(rest * (time.monotonic() - began))
-    return tally.summary()
+        # First, so that a session that waits for one of these calls can go on.
+        with job.attempt("Overdue client calls could not be settled"):
+            submissions.settle_expired_calls(store, moment)
+        if agent_type is None:
+            with job.attempt("Expired memories could not be removed"):
+                memory_upkeep.remove_expired(store.using, moment)
+    finished = expired.terminal().count()
+    job.count(detected=finished, already_terminal=finished)
+    for session_id in job.over(_overdue(store, moment, agent_type, size, most)):
+        job.count(detected=1)
+        with job.attempt(f"Session {session_id!r} could not be expired"):
+            _expire(store, session_id, moment, job)
+    return job.summary
 
 
 def _overdue(
     store: Store, now: datetime, agent_type: str | None, page_size: int, limit: int | None
 ) -> Iterator[str]:
-    """The ids of the sessions in pages, by expiry. Each page is shuffled: of two clean-ups at once, each
-    mostly meets sessions the other has not reached."""
-    vendor = store._connection.vendor
-    sql = overdue_sql(vendor, agent_type is not None)
-    encode = table(Session).encoder(vendor, ("expires_at", "expires_at"))
-    after, last = _THE_BEGINNING, ""
-    left = page_size if limit is None else limit
-    while left > 0:
-        before_and_after = encode([now, after])
-        only = [] if agent_type is None else [agent_type]
-        params = [*before_and_after, last, *only, min(page_size, left)]
-        page = fetch(store._connection, sql, params)
-        if not page:
+    """The ids of the sessions, by expiry. Each page is shuffled, so that two clean-ups at once rarely
+    meet."""
+    dialect = store._dialect
+    query = sql.overdue(dialect, agent_type is not None)
+    only = [] if agent_type is None else [agent_type]
+    size = page_size if limit is None else min(page_size, limit)
+
+    def page_after(last: tuple[Any, str] | None) -> list[tuple[Any, str]]:
+        expires_at, session_id = (_THE_BEGINNING, "") if last is None else (aware(last[0]), last[1])
+        params = [*dialect.parameters([now, expires_at]), session_id, *only, size]
+        return fetch(store._connection, query, params)
+
+    if limit == 0:
+        return
+    left = limit
+    for page in pages(page_after, size):
+        ids = [session_id for _, session_id in page][:left]
+        random.shuffle(ids)
+        yield from ids
+        left = None if left is None else left - len(ids)
+        if left == 0:
             return
-        after, last = aware(page[-1][0]), page[-1][1]
-        left = left if limit is None else left - len(page)
-        random.shuffle(page)
-        yield from (session_id for _, session_id in page)
 
 
-def _settle_overdue_calls(store: Store, now: datetime, tally: "_Tally") -> None:
-    """Client calls past their deadline are answered first, so that who waits for one can go on."""
-    try:
-        submissions.settle_expired_calls(store, now)
-    except Exception as error:
-        tally.errors += 1
-        failures.report(_log, "Overdue client calls could not be settled", error)
-
-
-def _expire(store: Store, session_id: str, now: datetime, dry_run: bool, tally: "_Tally") -> None:
+def _expire(store: Store, session_id: str, now: datetime, job: Job[CleanupSummary]) -> None:
     for _ in range(_ATTEMPTS):
         try:
             session = store._read(session_id, _COLUMNS)
         except SessionNotFound:
-            tally.detected -= 1  # deleted meanwhile
+            job.count(detected=-1)  # deleted meanwhile
             return
         if session.status in TERMINAL_STATUSES:
-            tally.already_terminal += 1
+            job.count(already_terminal=1)
             return
         if session.expires_at is None or session.expires_at >= now:
-            tally.detected -= 1  # given more time meanwhile
+            job.count(detected=-1)  # its expiry was changed meanwhile
             return
-        tally.snapshots_deleted += delete_snapshots_of(session, dry_run=dry_run)
-        if dry_run:
-            tally.marked += 1
+        job.count(snapshots_deleted=delete_snapshots_of(session, dry_run=job.dry_run))
+        if job.dry_run:
+            job.count(marked=1)
             return
-        outcome = statuses.compare_and_set_status(
+        outcome = decisions.compare_and_set_status(
             store,
             session_id,
             UNFINISHED_STATUSES,
@@ -135,7 +130,7 @@ def _expire(store: Store, session_id: str, now: datetime, dry_run: bool, tally: 
             failure_reason="session_expired",
         )
         if isinstance(outcome, CasOk):
-            tally.marked += 1
+            job.count(marked=1)
             return
         lost = StaleState(
             expected_version=session.version,
@@ -145,33 +140,8 @@ def _expire(store: Store, session_id: str, now: datetime, dry_run: bool, tally: 
     raise lost
 
 
-class _Tally:
-    """The counts so far."""
-
-    def __init__(self) -> None:
-        self.detected = self.marked = self.already_terminal = self.snapshots_deleted = self.errors = 0
-
-    def summary(self) -> CleanupSummary:
-        return CleanupSummary(**vars(self))
-
-
-@cache
-def overdue_sql(vendor: str, of_one_agent_type: bool) -> str:
-    """A page of the sessions that have expired and are unfinished. The statuses are part of the text,
-    because an engine uses a partial index only when it sees the index's condition; SQLite is told to."""
-    hint = " INDEXED BY helix_session_overdue_idx" if vendor == "sqlite" else ""
-    unfinished = ", ".join(f"'{status}'" for status in UNFINISHED_STATUSES)
-    return (
-        f'SELECT "expires_at", "session_id" FROM {table(Session).name}{hint}'  # noqa: S608
-        f' WHERE "expires_at" IS NOT NULL AND "status" IN ({unfinished})'
-        ' AND "expires_at" < %s AND ("expires_at", "session_id") > (%s, %s)'
-        + (' AND "agent_type" = %s' if of_one_agent_type else "")
-        + ' ORDER BY "expires_at", "session_id" LIMIT %s'
-    )
-
-
 def delete_snapshots_of(session: SessionRow, *, dry_run: bool = False) -> int:
-    """Delete the snapshots of a session's workspace, or count them; how many there were."""
+    """Delete the snapshots of a session's workspace, or in a dry run count them; return how many."""
     ref = None if session.workspace_ref is None else documents.load(session.workspace_ref)
     if not isinstance(ref, dict):
         return 0

@@ -1,6 +1,6 @@
-"""One row of a session as one line of JSON, and back. Documents are the stored text, never parsed.
+"""Writes a row of a session as a line of JSON, and reads it. Documents are the stored text, never parsed.
 
-A line holds the row's kind and the columns that are not null. `LAYOUT` is the version of this form.
+A line has the row's kind and the columns that are not null. `LAYOUT` is the version of this format.
 """
 
 import json
@@ -13,8 +13,9 @@ from django.db import models
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidExport
+from helix_sessions.models import BlobRef
 from helix_sessions.models.fields import DocumentField
-from helix_sessions.store.engine.session_tables import every_table, kind_of
+from helix_sessions.store.engine.session_tables import exported_tables, kind_of
 from helix_sessions.store.engine.tables import table
 
 FORMAT = "helix_sessions.export"
@@ -39,8 +40,8 @@ def check_header(line: str) -> None:
 
 @cache
 def tables() -> dict[str, type[models.Model]]:
-    """The tables whose rows an export holds, by kind."""
-    return {kind_of(model): model for model in every_table()}
+    """The tables of an export, by kind."""
+    return {kind_of(model): model for model in exported_tables() if model is not BlobRef}
 
 
 def write(kind: str, columns: Sequence[str], values: Sequence[Any]) -> str:
@@ -51,7 +52,7 @@ def write(kind: str, columns: Sequence[str], values: Sequence[Any]) -> str:
         if value is None:
             continue
         if isinstance(fields[name], DocumentField):
-            written = value.replace("\n", " ")  # between tokens: a string cannot hold one
+            written = value.replace("\n", " ")  # between tokens: a JSON string cannot contain one
         elif isinstance(value, datetime):
             written = f'"{value.isoformat()}"'
         else:
@@ -68,7 +69,7 @@ _decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
 
 def split(line: str) -> dict[str, str]:
-    """The values of a line by name, each as the text it is written with."""
+    """The values of a line by name, each as its JSON text."""
     found: dict[str, str] = {}
     place = 1
     try:
@@ -90,7 +91,7 @@ def split(line: str) -> dict[str, str]:
 
 
 def read(kind: str, found: Mapping[str, str]) -> dict[str, Any]:
-    """The columns of a row, documents as text. What an older export does not have gets its default."""
+    """The columns of a row, documents as text. A column that an older export lacks gets its default."""
     model = tables()[kind]
     fields = table(model).fields
     unknown = set(found) - set(fields) - {"kind"}

@@ -1,32 +1,36 @@
-"""Sessions written out as JSON Lines: whole trees, each as it was at one moment."""
+"""Exports sessions as JSON Lines: whole trees, each a snapshot of one moment."""
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from django.db import connections, models, transaction
+from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Exists, OuterRef
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import NotFound, SessionNotFound
-from helix_sessions.models import ArchivedRange, Session, SubSessionRef
+from helix_sessions.models import ArchivedRange, BlobRef, Session, SubSessionRef
 from helix_sessions.models.fields import key_of
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.connection import connect, execute, fetch, is_between_transactions
+from helix_sessions.store.engine.connection import connect, fetch, is_between_transactions
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import lock_row
-from helix_sessions.store.engine.session_tables import every_table, kind_of
+from helix_sessions.store.engine.session_tables import exported_tables, kind_of
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.maintenance import export_rows
+from helix_sessions.store.keyed import blobs
+from helix_sessions.store.maintenance import export_rows, sql
+from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages
+from helix_sessions.store.memory import names, transfer
 from helix_sessions.store.sessions.delete import children_of
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import TransferSummary, Writable
 
-_PAGE = 200
 _NOT_EXPORTED: dict[type[models.Model], tuple[str, ...]] = {ArchivedRange: ("storage", "name")}
-"""Where an archive's file is, is this installation's business; its lines are exported."""
+"""The place of an archive's file belongs to this installation; its lines are exported."""
 
 
 def export_sessions(
@@ -40,35 +44,36 @@ def export_sessions(
     on_progress: Callable[[TransferSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> TransferSummary:
-    """Write sessions to a text file, a record per line. Without a choice, all of them.
+    """Write sessions to a text file, a record per line: the chosen ones, or all. The memories of a chosen
+    owner come with them, and all memories with all sessions.
 
-    A chosen session comes with the whole tree it belongs to, from the root down. Each tree is as it was
-    at one moment and takes no lock, whatever its size. Memory does not grow with what is exported, but
-    for the ids of chosen sessions.
+    A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
+    of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
+    the ids of chosen sessions.
     """
-    tally = _Tally()
+    job = Job(TransferSummary(), on_progress=on_progress, should_stop=should_stop)
     _line(file, export_rows.header())
-    for root in _roots(store, session_ids, agent_type, owner, user_id):
-        if should_stop is not None and should_stop():
-            break
+    for root in job.over(_roots(store, session_ids, agent_type, owner, user_id)):
         with _one_moment(store.using) as (connection, locks):
-            _write_tree(store, file, connection, root, locks, tally)
-        if on_progress is not None:
-            on_progress(tally.summary())
-    _line(file, documents.write({"kind": "end", "trees": tally.trees}))
-    return tally.summary()
+            _write_tree(store, file, connection, root, locks, job)
+    if not job.is_stopped:
+        for line in _memories(store, session_ids, agent_type, owner, user_id):
+            _line(file, line)
+            job.count(memories=1)
+    _line(file, documents.write({"kind": "end", "trees": job.summary.trees}))
+    return job.summary
 
 
 def _roots(
     store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
 ) -> Iterator[str]:
-    """The tops of the trees to export, each once."""
+    """The roots of the trees to export, each once."""
     adopted = _adopted(store.using)
     rows = Session.objects.using(store.using)
     if session_ids is None and agent_type is None and owner is None and user_id is None:
         parents = Session.objects.using(store.using).filter(session_id=OuterRef("parent_session_id"))
-        yield from (key for key in _ids(rows.filter(~Exists(parents))) if key not in adopted)
-        # Of a circle of references none is the top, so it was not met yet.
+        yield from (key for key in ids_of(rows.filter(~Exists(parents))) if key not in adopted)
+        # A cycle of references has no root, so none of its sessions was exported yet.
         chosen: Iterable[str] = (key for key in sorted(adopted) if _top(store, key, adopted) in adopted)
     else:
         if agent_type is not None:
@@ -77,13 +82,25 @@ def _roots(
             rows = rows.owned_by(inputs.owner_key(owner))
         if user_id is not None:
             rows = rows.filter(user_id=inputs.identifier(user_id, "user_id"))
-        chosen = _ids(rows) if session_ids is None else _existing(store, rows, session_ids)
+        chosen = ids_of(rows) if session_ids is None else _existing(store, rows, session_ids)
     done: set[str] = set()
     for key in chosen:
         top = _top(store, key, adopted)
         if top not in done:
             done.update(tree_of(store.using, top) if top in adopted else [top])
             yield top
+
+
+def _memories(
+    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
+) -> Iterator[str]:
+    """The lines of the memories that belong to what is exported."""
+    if session_ids is not None or agent_type is not None:
+        return
+    if owner is not None:
+        yield from transfer.lines(store.using, names.owner_namespace(owner))
+    elif user_id is None:
+        yield from transfer.lines(store.using, ())
 
 
 def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[str]:
@@ -108,7 +125,12 @@ def _top(store: Store, session_id: str, adopted: dict[str, str]) -> str:
 
 
 def _write_tree(
-    store: Store, file: Writable, connection: BaseDatabaseWrapper, root: str, locks: bool, tally: "_Tally"
+    store: Store,
+    file: Writable,
+    connection: BaseDatabaseWrapper,
+    root: str,
+    locks: bool,
+    job: Job[TransferSummary],
 ) -> None:
     members = tree_of(store.using, root)
     for session_id in members if locks else ():
@@ -116,22 +138,13 @@ def _write_tree(
     if not members:
         return  # deleted meanwhile
     _line(file, documents.write({"kind": "tree", "sessions": members}))
-    before = tally.records
+    records = 0
     for session_id in members:
         for line in _session_lines(connection, session_id):
             _line(file, line)
-            tally.records += 1
-    _line(file, documents.write({"kind": "end_tree", "records": tally.records - before}))
-    tally.trees += 1
-    tally.sessions += len(members)
-
-
-class _Tally:
-    def __init__(self) -> None:
-        self.trees = self.sessions = self.records = 0
-
-    def summary(self) -> TransferSummary:
-        return TransferSummary(**vars(self))
+            records += 1
+    _line(file, documents.write({"kind": "end_tree", "records": records}))
+    job.count(trees=1, sessions=len(members), records=records)
 
 
 def _line(file: Writable, line: str) -> None:
@@ -140,29 +153,19 @@ def _line(file: Writable, line: str) -> None:
 
 @contextmanager
 def _one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
-    """A transaction whose reads all see the same moment, and that locks nothing. Inside a caller's
-    transaction it is that one, and what is read must be locked, as the second value says."""
+    """A transaction whose reads all see one snapshot, and that locks nothing. Inside a caller's transaction
+    it is that one, and then the rows must be locked: the second value is true."""
     connection = connections[using]
     connect(connection)
     if not is_between_transactions(connection):
         yield connection, True
-    elif connection.vendor == "postgresql":
-        with transaction.atomic(using=using):
-            execute(
-                connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", [], prepare=False
-            )
-            yield connection, False
     else:
-        # Not `atomic`, which on SQLite takes the write lock.
-        execute(connection, "BEGIN DEFERRED", [])
-        try:
+        with dialect_of(connection).one_moment(connection):
             yield connection, False
-        finally:
-            execute(connection, "ROLLBACK", [])
 
 
 def tree_of(using: str, root: str, *, tombstones: bool = False) -> list[str]:
-    """The sessions of a tree, each level by id, the root first."""
+    """The ids of a tree, the root first, each level by id."""
     sessions = Session.with_tombstones if tombstones else Session.objects
     members: list[str] = []
     level = {root}
@@ -175,30 +178,32 @@ def tree_of(using: str, root: str, *, tombstones: bool = False) -> list[str]:
 
 
 def _adopted(using: str) -> dict[str, str]:
-    """Sessions that a reference alone makes part of a tree, and the session that refers to them."""
+    """Sessions that belong to a tree only by a reference, with the session that refers to them."""
     refs = SubSessionRef.objects.using(using).filter(location="local")
     loose = Session.objects.using(using).filter(parent_session_id__isnull=True).values("session_id")
     pairs = refs.filter(sub_session_id__in=loose).values_list("sub_session_id", "session_id")
     return {child: parent for child, parent in pairs if child != parent}
 
 
-def _ids(rows: Any) -> Iterator[str]:
-    last = ""
-    rows = rows.order_by("session_id")
-    while page := list(rows.filter(session_id__gt=last).values_list("session_id", flat=True)[:_PAGE]):
-        yield from page
-        last = page[-1]
-
-
 def _session_lines(connection: BaseDatabaseWrapper, session_id: str) -> Iterator[str]:
-    """The records of a session: its row, then each table's in the order of its key."""
-    for model in every_table():
+    """The records of a session: its row, then those of each table in the order of its key."""
+    for model in exported_tables():
+        if model is BlobRef:
+            yield from _blob_lines(connection.alias, session_id)
+            continue
         for values in _rows(connection, model, session_id):
             yield export_rows.write(kind_of(model), _columns(model), values)
             if model is ArchivedRange:
                 yield from _archived_lines(
                     session_id, dict(zip(_columns(model), values, strict=True)), connection
                 )
+
+
+def _blob_lines(using: str, session_id: str) -> Iterator[str]:
+    """The attachments that were posted; those of documents are in these documents again."""
+    for blob, data in blobs.posted(using, session_id):
+        content = {"media_type": blob.media_type, "data": b64encode(data).decode()}
+        yield documents.write({"kind": "blob", "session_id": session_id, **content})
 
 
 def _archived_lines(
@@ -219,12 +224,12 @@ def _archived_lines(
 
 
 def _is_elsewhere(connection: BaseDatabaseWrapper, archive: ArchivedRange) -> bool:
-    """Whether a rotation has written an archive's lines to another file by now; then `archive` says where.
-    That is later than the moment of the export, so it takes another connection to see it."""
+    """Whether a rotation has written the archive to another file meanwhile; then `archive` has the new place.
+    The export's snapshot does not see that, so another connection reads it."""
     place = archive.storage, archive.name
     other = connection.copy()
     try:
-        found = fetch(other, _place_sql(), [archive.session_id, archive.first_seq])
+        found = fetch(other, sql.PLACE_OF_ARCHIVE, [archive.session_id, archive.first_seq])
     finally:
         other.close()
     if found:
@@ -232,41 +237,23 @@ def _is_elsewhere(connection: BaseDatabaseWrapper, archive: ArchivedRange) -> bo
     return (archive.storage, archive.name) != place
 
 
-@cache
-def _place_sql() -> str:
-    notes = table(ArchivedRange).name
-    return f'SELECT "storage", "name" FROM {notes} WHERE "session_id" = %s AND "first_seq" = %s'  # noqa: S608
-
-
 def _rows(connection: BaseDatabaseWrapper, model: type[models.Model], session_id: str) -> Iterator[list[Any]]:
-    """The rows of a session in a table, a page at a time."""
+    """The rows of a session in a table, read in pages."""
     columns, key = _columns(model), key_of(model)[1:]
     decode = table(model).decoder(columns)
     places = [columns.index(name) for name in key]
-    after: list[Any] = []
-    while True:
-        sql = _page_sql(connection.vendor, model, bool(after))
-        page = fetch(connection, sql, [session_id, *after, _PAGE])
+
+    def page_after(last: tuple[Any, ...] | None) -> list[tuple[Any, ...]]:
+        after = [] if last is None else [last[place] for place in places]
+        query = sql.page_of_rows(dialect_of(connection), table(model), columns, after=bool(after))
+        return fetch(connection, query, [session_id, *after, PAGE])
+
+    for page in pages(page_after, PAGE):
         for values in page:
             yield table(model).opened(columns, decode(values))
-        if not key or len(page) < _PAGE:
-            return
-        after = [page[-1][place] for place in places]
 
 
 @cache
 def _columns(model: type[models.Model]) -> tuple[str, ...]:
     left_out = _NOT_EXPORTED.get(model, ())
     return tuple(name for name in table(model).columns if name not in left_out)
-
-
-@cache
-def _page_sql(vendor: str, model: type[models.Model], after: bool) -> str:
-    key = key_of(model)[1:]
-    names = ", ".join(f'"{name}"' for name in key)
-    rest = f" AND ({names}) > ({', '.join(['%s'] * len(key))})" if after else ""
-    order = f" ORDER BY {names}" if key else ""
-    return (
-        f"SELECT {table(model).selection(vendor, _columns(model))} FROM {table(model).name}"  # noqa: S608
-        f' WHERE "session_id" = %s{rest}{order} LIMIT %s'
-    )

@@ -1,6 +1,6 @@
-"""What a record of an export must be to come in: what every other way in lets in, on every engine.
+"""Validates the records of an export as strictly as every other way in, on every database.
 
-PostgreSQL refuses some of the rest and SQLite none of it, so neither is asked.
+PostgreSQL would refuse some invalid values and SQLite none, so neither is relied upon.
 """
 
 from collections.abc import Mapping
@@ -24,20 +24,19 @@ from helix_sessions.models import (
 )
 from helix_sessions.models.fields import DocumentField, IdField
 from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.session_columns import COMPOSED_COLUMNS, MAPS, SAVED_COLUMNS
 from helix_sessions.store.engine.tables import table
 from helix_sessions.writes import parse_writes
 
-_WRAPPED = {(Checkpoint, "frame"), (Event, "data"), (EventKey, "record"), (Session, "open_calls")}
-"""Documents that the store makes of others."""
-
-_MAPS = (
-    *("pending_client_tool_calls", "suspended_awaiting_children"),
-    *("completed_client_tool_calls", "client_tool_call_ownership"),
-)
+_WRAPPED = {
+    *((Checkpoint, "frame"), (Event, "data"), (EventKey, "record")),
+    *((Session, name) for name in COMPOSED_COLUMNS),
+}
+"""Documents that the store composes of others."""
 
 
 def admit(kind: str, model: type[models.Model], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a record with its times and owner read, or `InvalidExport`. Documents stay text."""
+    """The columns of a record with times and owner parsed, or `InvalidExport`. Documents stay text."""
     key, admitted = table(model).key, dict(columns)
     values: dict[str, Any] = {}
     for name, field in _documents_last(model):
@@ -64,7 +63,7 @@ def _documents_last(model: type[models.Model]) -> list[tuple[str, "models.Field[
 
 
 def _is_wrapped(model: type[models.Model], column: str, values: Mapping[str, Any]) -> bool:
-    """Whether the store made a document of others. The writes that lead to a state hold its parts."""
+    """Whether a document is composed of others. The writes of a state have parts of it."""
     return (model, column) in _WRAPPED or (model is StateSnapshot and values["base"] != values["number"])
 
 
@@ -84,25 +83,25 @@ def _scalar(key: tuple[str, ...], field: "models.Field[Any, Any]", value: Any) -
 
 
 def _countable(name: str, value: int) -> int:
-    """A number with room to count on from. Only `step_count` is set by callers, and may be any."""
-    if name != "step_count" and abs(value) > inputs.MAX_INTEGER // 2:
+    """A number that can still be incremented. What callers save may be any."""
+    if name not in SAVED_COLUMNS and abs(value) > inputs.MAX_INTEGER // 2:
         raise InvalidInput(f"{inputs.shown(value)} is out of range")
     return value
 
 
 def _check_row(model: type[models.Model], values: Mapping[str, Any]) -> None:
-    """What a document has to be for those who read it."""
+    """Check the shape that readers of a document rely on."""
     if model is Session:
         _check_searched(values)
-        for name in _MAPS:
+        for name in MAPS:
             inputs.optional_mapping(values[name], name)
     elif model is Checkpoint:
         if not isinstance(values["frame"], dict):
             raise InvalidDocument("The frame of a checkpoint must be an object.")
         _check_searched(values["frame"])
     elif model is Message:
-        said = values["content"]
-        if not isinstance(said, dict) or said.get("role") != values["role"]:
+        content = values["content"]
+        if not isinstance(content, dict) or content.get("role") != values["role"]:
             raise InvalidDocument("A message must be an object with its role.")
     elif model is StateSnapshot:
         if values["base"] != values["number"]:
@@ -116,7 +115,7 @@ def _check_row(model: type[models.Model], values: Mapping[str, Any]) -> None:
 
 
 def _check_searched(values: Mapping[str, Any]) -> None:
-    """What operators filter by."""
+    """Check the columns that operators filter by."""
     tags = values.get("tags")
     if not isinstance(tags, list):
         raise InvalidInput("tags must be a list of strings.")

@@ -1,4 +1,4 @@
-"""New ids for imported sessions: every place of a record that names a session of the tree follows."""
+"""Gives imported sessions new ids, in every place of a record that names a session of the tree."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,17 +8,17 @@ from django.db import models
 from helix_sessions.content import documents
 from helix_sessions.models import Checkpoint, Event, Session
 from helix_sessions.models.fields import DocumentField
+from helix_sessions.store.engine.session_columns import NAMING_SESSIONS
 from helix_sessions.store.engine.tables import table
 from helix_sessions.types import UNSET
 
 _EVENTS_THAT_NAME_SESSIONS = frozenset(
     ("session_started", "subagent_spawned", "subagent_updated", "subagent_result")
 )
-_MAPS_THAT_NAME_SESSIONS = ("client_tool_call_ownership", "suspended_awaiting_children")
 
 
 class Renames:
-    """Old ids to new ones, and the owner the sessions get unless that is `UNSET`."""
+    """Old ids to new ones, and the owner that the sessions get unless that is `UNSET`."""
 
     def __init__(self, ids: Mapping[str, str], owner: Any = UNSET) -> None:
         self.ids = ids
@@ -28,8 +28,8 @@ class Renames:
         return bool(self.ids) or self.owner is not UNSET
 
     def row(self, model: type[models.Model], columns: dict[str, Any]) -> dict[str, Any]:
-        """The columns of a row, with what names a session or the owner replaced. What people and models
-        wrote is left as it is."""
+        """The columns of a row with the ids of sessions and owners replaced. What people and models wrote is
+        not changed."""
         changed = {
             name: self.ids.get(value, value)
             for name, value in columns.items()
@@ -38,7 +38,7 @@ class Renames:
         if model is Session:
             if self.owner is not UNSET:
                 changed["owner_id"] = self.owner
-            changed.update({name: self._text(columns[name]) for name in _MAPS_THAT_NAME_SESSIONS})
+            changed.update({name: self._text(columns[name]) for name in NAMING_SESSIONS})
         elif model is Checkpoint:
             changed["frame"] = self._frame(columns["frame"])
         elif model is Event:
@@ -51,7 +51,7 @@ class Renames:
 
     def _frame(self, text: str) -> str:
         frame = documents.load(text)
-        for name in ("parent_session_id", "root_session_id", "forked_from", *_MAPS_THAT_NAME_SESSIONS):
+        for name in ("parent_session_id", "root_session_id", "forked_from", *NAMING_SESSIONS):
             if name in frame:
                 frame[name] = self._value(frame[name])
         if self.owner is not UNSET:

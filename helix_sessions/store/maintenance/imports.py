@@ -1,12 +1,14 @@
-"""Sessions read back from JSON Lines, a tree in each transaction."""
+"""Imports sessions from JSON Lines, each tree in one transaction."""
 
 import json
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import DataError, IntegrityError, models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
 
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
@@ -14,17 +16,23 @@ from helix_sessions.exceptions import InvalidDocument, InvalidExport, InvalidInp
 from helix_sessions.models import ArchivedRange, Input, Session
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.engine.session_columns import NOT_IMPORTED
+from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.inbox import inbox
+from helix_sessions.store.keyed import blobs
 from helix_sessions.store.maintenance import doctor, export_rows, import_gate
 from helix_sessions.store.maintenance.import_ids import Renames
+from helix_sessions.store.maintenance.job import Job
+from helix_sessions.store.memory.transfer import MemoryImporter
+from helix_sessions.store.state import runnable
 from helix_sessions.store.transcript import archive_files
-from helix_sessions.types import UNSET, TransferSummary
+from helix_sessions.types import COLLISIONS, UNSET, Collision, TransferSummary
 
-COLLISIONS = ("fail", "renew", "skip")
 _ROWS_AT_ONCE = 200
 _BYTES_AT_ONCE = 4 * 1024 * 1024
 
@@ -33,41 +41,43 @@ def import_sessions(
     store: Store,
     lines: Iterable[str],
     *,
-    on_collision: str = "fail",
+    on_collision: Collision = "fail",
     owner: Any = UNSET,
     check: bool = True,
     on_progress: Callable[[TransferSummary], None] | None = None,
 ) -> TransferSummary:
-    """Read sessions that `export_sessions` wrote, exactly as they were.
+    """Import the sessions and memories that `export_sessions` wrote, exactly as they were.
 
-    Each tree is one transaction. When one of its ids exists, `fail` raises `SessionExists`, `skip`
-    leaves the tree out, and `renew` gives every session of it a new id, wherever it is named. `owner`
-    replaces the owners, whose keys mean somebody else in another installation; `None` is nobody.
-    With `check` a tree that breaks an invariant is refused.
+    Each tree is one transaction. When one of its ids exists, `fail` raises `SessionExists`, `skip` skips
+    the tree, and `renew` gives each of its sessions a new id, everywhere it is named. `owner` replaces
+    the owners, because their keys are other people in another installation; `None` is no owner. With
+    `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
+    is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
+    skipped.
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
     new_owner = owner if owner is UNSET else inputs.owner_key(owner)
     reader = _Reader(lines)
-    summary = TransferSummary()
+    job = Job(TransferSummary(), on_progress=on_progress)
+    memories = MemoryImporter(store.using, on_collision, new_owner)
     with reader.located():
         export_rows.check_header(reader.line())
-        while (kind := reader.next())["kind"] != '"end"':
-            summary = _import_tree(store, reader, kind, on_collision, new_owner, check, summary)
-            if on_progress is not None:
-                on_progress(summary)
-    return summary
+        for members in job.over(reader.trees(memories)):
+            _import_tree(store, reader, members, on_collision, new_owner, check, job)
+        memories.flush()
+    job.count(memories=memories.written, skipped=memories.skipped)
+    return job.summary
 
 
 def _import_tree(
     store: Store,
     reader: "_Reader",
-    found: dict[str, str],
-    on_collision: str,
+    members: list[str],
+    on_collision: Collision,
     owner: Any,
     check: bool,
-    so_far: TransferSummary,
-) -> TransferSummary:
-    members = _members(found)
+    job: Job[TransferSummary],
+) -> None:
     rows = Session.with_tombstones.using(store.using)
     taken = rows.filter(session_id__among=members).order_by("session_id").values_list("session_id", flat=True)
     collision = taken.first()
@@ -75,7 +85,8 @@ def _import_tree(
         raise SessionExists(f"There is a session {collision!r} already.")
     if collision is not None and on_collision == "skip":
         reader.skip_tree()
-        return _counted(so_far, skipped=len(members))
+        job.count(skipped=len(members))
+        return
     renames = Renames({key: new_id() for key in members} if collision is not None else {}, owner)
     written = _Files()
     try:
@@ -87,7 +98,7 @@ def _import_tree(
         written.delete()
         raise
     renewed = len(members) if renames.ids else 0
-    return _counted(so_far, trees=1, sessions=len(members), records=count, renewed=renewed)
+    job.count(trees=1, sessions=len(members), records=count, renewed=renewed)
 
 
 def _refuse_broken(store: Store, session_ids: list[str]) -> None:
@@ -97,7 +108,7 @@ def _refuse_broken(store: Store, session_ids: list[str]) -> None:
 
 
 class _Tree:
-    """The rows of one tree on their way into the database, a few hundred at a time."""
+    """Inserts the rows of one tree, a few hundred per statement."""
 
     def __init__(
         self, connection: BaseDatabaseWrapper, members: list[str], renames: Renames, files: "_Files"
@@ -107,12 +118,13 @@ class _Tree:
         self.renames = renames
         self.files = files
         self.session_id: str | None = None
+        self.owner_id: Any = None
         self.model: type[models.Model] | None = None
         self.rows: list[list[Any]] = []
         self.size = 0
 
     def read(self, reader: "_Reader") -> int:
-        """Insert the records up to the tree's end; how many lines they were."""
+        """Insert the records up to the tree's end; return how many lines they were."""
         begin = reader.number
         while (found := reader.next())["kind"] != '"end_tree"':
             self._record(reader, found)
@@ -124,6 +136,9 @@ class _Tree:
 
     def _record(self, reader: "_Reader", found: dict[str, str]) -> None:
         kind = json.loads(found["kind"])
+        if kind == "blob":
+            self._blob(found)
+            return
         if not isinstance(kind, str) or kind not in export_rows.tables():
             raise InvalidExport(f"There are no {kind!r:.80} records; was this made by a newer version?")
         model = export_rows.tables()[kind]
@@ -131,7 +146,11 @@ class _Tree:
             found = {**found, "storage": documents.write(conf.ARCHIVE_STORAGE), "name": '""'}
         columns = import_gate.admit(kind, model, export_rows.read(kind, found))
         if model is Session:
-            columns.update(lease_owner=None, lease_token=None, lease_expires_at=None)  # nobody drives it here
+            columns.update(dict.fromkeys(NOT_IMPORTED))
+            if "run_requested" not in found:  # it was made before sessions said when they want to run
+                columns["runnable_at"] = runnable.due_at(
+                    SessionRow(columns, columns.values()), timezone.now()
+                )
             self._begin(columns["session_id"])
         elif columns["session_id"] != self.session_id:
             raise InvalidExport(f"A {kind} belongs to another session.")
@@ -139,7 +158,22 @@ class _Tree:
             columns["name"] = self._archive(reader, columns)
         if self.renames:
             columns = self.renames.row(model, columns)
+        if model is Session:
+            self.owner_id = columns["owner_id"]
         self._add(model, [columns[name] for name in table(model).columns], sum(map(len, found.values())))
+
+    def _blob(self, found: dict[str, str]) -> None:
+        """Keep a posted attachment, and let the session have it."""
+        record = {name: json.loads(text) for name, text in found.items()}
+        if record.get("session_id") != self.session_id or self.session_id is None:
+            raise InvalidExport("A blob belongs to another session.")
+        try:
+            data = b64decode(record["data"], validate=True)
+        except (KeyError, TypeError, ValueError):
+            raise InvalidExport("A blob has no content.") from None
+        self._flush()
+        key = self.renames.ids.get(self.session_id, self.session_id)
+        blobs.import_posted(self.connection, key, data, record.get("media_type"))
 
     def _begin(self, session_id: str) -> None:
         if session_id not in self.missing:
@@ -158,20 +192,19 @@ class _Tree:
     def _flush(self) -> None:
         if self.model is not None and self.rows:
             columns = table(self.model).columns
-            encode = table(self.model).encoder(self.connection.vendor, columns)
+            encode = table(self.model).encoder(dialect_of(self.connection), columns)
             params = [value for row in self.rows for value in encode(row)]
-            sql = insert_sql(self.model, columns, len(self.rows))
-            if self.model is Session:
-                sql += " ON CONFLICT DO NOTHING"
-            full = len(self.rows) == _ROWS_AT_ONCE  # the one size that comes again and again
+            sql = insert_sql(self.model, columns, len(self.rows), skipping=self.model is Session)
+            full = len(self.rows) == _ROWS_AT_ONCE  # the size that most statements have
             if execute(self.connection, sql, params, prepare=full) != len(self.rows):
                 raise SessionExists(f"The session {self.session_id!r} was created meanwhile.")
             if self.model is Input:
-                inbox.claim(self.connection, [dict(zip(columns, row, strict=True)) for row in self.rows])
+                rows = [dict(zip(columns, row, strict=True)) for row in self.rows]
+                inbox.claim(self.connection, self.owner_id, rows)
         self.model, self.rows, self.size = None, [], 0
 
     def _archive(self, reader: "_Reader", columns: dict[str, Any]) -> str:
-        """Write the archived events that follow into a file of this installation's storage; its name."""
+        """Write the archived events that follow to a file of this installation's storage; return its name."""
         storage = archive_files.archive_storage()
         session_id = self.renames.ids.get(columns["session_id"], columns["session_id"])
         first, last = columns["first_seq"], columns["last_seq"]
@@ -196,7 +229,7 @@ class _Tree:
 
 
 class _Reader:
-    """The lines of an export, with the number of the one that was read last."""
+    """Reads the lines of an export, and knows the number of the last one."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -215,13 +248,22 @@ class _Reader:
             raise InvalidExport("A record has no kind.")
         return found
 
+    def trees(self, memories: MemoryImporter) -> Iterator[list[str]]:
+        """The ids of each tree; the caller reads or skips its records before the next. What lies between
+        trees goes to `memories`."""
+        while (found := self.next())["kind"] != '"end"':
+            if found["kind"] == '"memory"':
+                memories.add(found)
+            else:
+                yield _members(found)
+
     def skip_tree(self) -> None:
         while not self.line().startswith('{"kind":"end_tree"'):
             pass
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Errors that the file causes say where."""
+        """Errors that the file causes name the line."""
         try:
             yield
         except (InvalidExport, InvalidDocument, InvalidInput) as error:
@@ -245,7 +287,7 @@ class _Files:
 
 
 def _members(found: dict[str, str]) -> list[str]:
-    """The ids a tree's first line names."""
+    """The ids in the first line of a tree."""
     members = json.loads(found.get("sessions", "null"))
     if found["kind"] != '"tree"' or not isinstance(members, list) or not members:
         raise InvalidExport("A tree of sessions should begin here.")
@@ -254,8 +296,3 @@ def _members(found: dict[str, str]) -> list[str]:
     if len(set(members)) != len(members):
         raise InvalidExport("A tree names a session twice.")
     return members
-
-
-def _counted(summary: TransferSummary, **more: int) -> TransferSummary:
-    names = ("trees", "sessions", "records", "renewed", "skipped")
-    return TransferSummary(**{name: getattr(summary, name) + more.get(name, 0) for name in names})

@@ -1,4 +1,4 @@
-"""Something that must be true of rows, as a query for those of which it is not."""
+"""An invariant of rows: a query for the rows that break it."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,8 +1,8 @@
-"""What must be true of the rows of every session, each as a query for those of which it is not.
+"""The invariants of a session's rows, each a query for the sessions that break it.
 
-A query selects the session's id and what is wrong. `IN_SCOPE(x)` stands for the sessions that are being
-looked at. Each is one statement, so it sees one moment and needs no lock. A repair is statements about one
-session, made under its lock; it derives what it writes from other rows and so guesses nothing.
+A query selects the session's id and what is wrong. `IN_SCOPE(x)` stands for the sessions to check. Each is
+one statement, so it sees one snapshot and needs no lock. A repair consists of statements about one session,
+under its lock; it derives what it writes from other rows and guesses nothing.
 """
 
 # ruff: noqa: S608 - nothing but names of tables is put into these texts
@@ -34,7 +34,7 @@ SESSIONS, STAGED, STATES = table(Session).name, table(StagedChange).name, table(
 
 @cache
 def invariants() -> tuple[Invariant, ...]:
-    """All of them, in the order they are repaired in."""
+    """All invariants, in the order of repair."""
     return (
         *_orphans(),
         *_LOG,
@@ -50,7 +50,7 @@ def invariants() -> tuple[Invariant, ...]:
 
 
 def _orphans() -> list[Invariant]:
-    """Rows whose session is not there."""
+    """Rows whose session does not exist."""
     found = []
     for model in belongings():
         name, kind = table(model).name, kind_of(model)

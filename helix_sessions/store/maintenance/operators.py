@@ -1,4 +1,4 @@
-"""Calls made in the name of a person who operates the sessions."""
+"""Calls by an operator, logged with their reason."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,7 +19,8 @@ def operate(
     by: dict[str, Any],
     reason: str,
 ) -> T:
-    """Make a call, and log who asked for it and why as `operator_action`: both are committed, or neither.
+    """Make a call, and log the operator and the reason as `operator_action`: both are committed, or
+    neither.
 
     A call that raises has changed nothing and is not logged.
     """

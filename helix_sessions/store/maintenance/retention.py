@@ -1,9 +1,10 @@
-"""What a retention policy lets go: whole sessions, and the older part of long event logs."""
+"""Applies retention: deletes old sessions, and archives the older part of long event logs."""
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
+from itertools import takewhile
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -14,14 +15,15 @@ from helix_sessions.exceptions import InvalidInput, SessionNotFound
 from helix_sessions.models import Event, Message, Session, SubSessionRef
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import SessionRow, lock_row
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.transactions import locking_transaction
-from helix_sessions.store.maintenance import archives, failures
+from helix_sessions.store.engine.transactions import Transaction, locking_transaction
+from helix_sessions.store.maintenance import archives
 from helix_sessions.store.maintenance.expiry import delete_snapshots_of
-from helix_sessions.store.sessions.delete import remove
+from helix_sessions.store.maintenance.job import Job, ids_of, pages
+from helix_sessions.store.sessions.delete import lock_parent_of, remove_and_tell
 from helix_sessions.store.transcript.archive_files import archive_storage
 from helix_sessions.types import PRUNED_STATUSES, ArchiveSummary, PruneSummary, RetentionPolicy
 
@@ -35,6 +37,7 @@ _COLUMNS = (
     "message_count",
     "head_seq",
     "first_seq",
+    "parent_session_id",
 )
 _log = logging.getLogger("helix_sessions.retention")
 
@@ -49,47 +52,23 @@ def prune_sessions(
     on_progress: Callable[[PruneSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> PruneSummary:
-    """Delete the sessions a policy lets go, each in a transaction of its own.
+    """Delete the sessions that match a policy, each in a transaction of its own.
 
-    A session is kept as long as there is a branch of it, or a sub-session that is kept; both are looked
-    at under its lock, so that no branch loses its source. The newest go first, so sub-sessions and
-    branches go before what they come from. `limit` counts deletions.
+    A session is kept as long as it has a branch, or a sub-session that is kept; both are checked under
+    its lock, so that no branch loses its source. The newest are deleted first, so sub-sessions and
+    branches before what they come from. `limit` counts deletions.
     """
     _check(policy)
     inputs.integer(page_size, "page_size", minimum=1)
     inputs.optional_integer(limit, "limit")
     before = timezone.now() - policy.terminal_for
-    tally = _Tally(store.using, dry_run)
-    for session_id in _newest_first(_candidates(store.using, policy, before), page_size):
-        if tally.sessions == limit or (should_stop is not None and should_stop()):
-            break
-        try:
-            _prune(store, session_id, policy, before, tally)
-        except SessionNotFound:
-            continue
-        except Exception as error:
-            tally.errors += 1
-            failures.report(_log, f"Session {session_id!r} could not be pruned", error)
-        if on_progress is not None:
-            on_progress(tally.summary())
-    return replace(
-        tally.summary(),
-        estimated_bytes=_estimated_bytes(store._connection, tally.sessions, tally.messages, tally.events),
-    )
-
-
-def _prune(store: Store, session_id: str, policy: RetentionPolicy, before: datetime, tally: "_Tally") -> None:
-    session = store._read(session_id, _COLUMNS, tombstones=True)
-    if not _fits(session, policy, before) or tally.keeps(session_id):
-        return
-    if not tally.dry_run:
-        delete_snapshots_of(session)
-        with locking_transaction(store.using) as connection:
-            session = lock_row(connection, session_id, _COLUMNS, tombstones=True)
-            if not _fits(session, policy, before) or tally.keeps(session_id):
-                return
-            remove(connection, session_id)
-    tally.gone(session)
+    pruning = _Pruning(store, policy, before)
+    job = Job(PruneSummary(), _log, dry_run=dry_run, on_progress=on_progress, should_stop=should_stop)
+    candidates = _newest_first(_candidates(store.using, policy, before), page_size)
+    for session_id in job.over(takewhile(lambda _: job.summary.sessions != limit, candidates)):
+        with job.attempt(f"Session {session_id!r} could not be pruned", ignore=SessionNotFound):
+            pruning.prune(session_id, job)
+    return replace(job.summary, estimated_bytes=_estimated_bytes(store._connection, job.summary))
 
 
 def archive_long_logs(
@@ -103,92 +82,82 @@ def archive_long_logs(
     on_progress: Callable[[ArchiveSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> ArchiveSummary:
-    """Archive all but the last `keep` events of each session whose log holds more than `longer_than`."""
+    """Archive all but the last `keep` events of each session whose log has more than `longer_than`."""
     inputs.integer(keep, "keep")
     if inputs.integer(longer_than, "longer_than", minimum=1) < keep:
         raise InvalidInput("longer_than must not be less than keep.")
     archive_storage()
-    sessions = events = files = stored = errors = 0
-    for session_id in _long_logs(store.using, longer_than, agent_type, page_size):
-        if should_stop is not None and should_stop():
-            break
-        try:
-            done = archives.archive_events(store, session_id, keep=keep, dry_run=dry_run)
-        except SessionNotFound:
-            continue
-        except Exception as error:
-            errors += 1
-            failures.report(_log, f"The log of session {session_id!r} could not be archived", error)
+    job = Job(ArchiveSummary(), _log, dry_run=dry_run, on_progress=on_progress, should_stop=should_stop)
+    for session_id in job.over(ids_of(_long_logs(store.using, longer_than, agent_type), page_size)):
+        failure = f"The log of session {session_id!r} could not be archived"
+        with job.attempt(failure, ignore=SessionNotFound):
+            job.count(**asdict(archives.archive_events(store, session_id, keep=keep, dry_run=dry_run)))
+    return job.summary
+
+
+class _Pruning:
+    """A policy, and in a dry run the ids of the sessions that would be deleted."""
+
+    def __init__(self, store: Store, policy: RetentionPolicy, before: datetime) -> None:
+        self._store = store
+        self._policy = policy
+        self._before = before
+        self._deleted: set[str] = set()
+
+    def prune(self, session_id: str, job: Job[PruneSummary]) -> None:
+        """Delete one session, unless the policy or another session keeps it."""
+        session = self._store._read(session_id, _COLUMNS, tombstones=True)
+        if self._is_kept(session, job):
+            return
+        if job.dry_run:
+            self._deleted.add(session_id)
         else:
-            sessions, events = sessions + done.sessions, events + done.events
-            files, stored = files + done.files, stored + done.stored_bytes
-        if on_progress is not None:
-            on_progress(_archived(sessions, events, files, stored, errors))
-    return _archived(sessions, events, files, stored, errors)
+            delete_snapshots_of(session)
+            with locking_transaction(self._store.using) as connection:
+                around = Transaction(connection)
+                lock_parent_of(around, session_id)
+                session = lock_row(connection, session_id, _COLUMNS, tombstones=True)
+                if self._is_kept(session, job):
+                    return
+                remove_and_tell(around, {session_id: session.parent_session_id})
+        events = session.head_seq - session.first_seq + 1
+        job.count(sessions=1, messages=session.message_count, events=events)
 
-
-class _Tally:
-    """The counts so far, and in a dry run the ids that would be gone."""
-
-    def __init__(self, using: str, dry_run: bool) -> None:
-        self.using = using
-        self.dry_run = dry_run
-        self.sessions = self.messages = self.events = self.errors = 0
-        self.kept_for_forks = self.kept_for_children = 0
-        self._gone: set[str] = set()
-
-    def gone(self, session: SessionRow) -> None:
-        self.sessions += 1
-        self.messages += session.message_count
-        self.events += session.head_seq - session.first_seq + 1
-        if self.dry_run:
-            self._gone.add(session.session_id)
-
-    def keeps(self, session_id: str) -> bool:
-        """Whether other sessions need this one."""
-        rows = Session.objects.using(self.using)
-        refs = SubSessionRef.objects.using(self.using).filter(session_id=session_id, location="local")
+    def _is_kept(self, session: SessionRow, job: Job[PruneSummary]) -> bool:
+        if not _fits(session, self._policy, self._before):
+            return True
+        using, session_id = self._store.using, session.session_id
+        rows = Session.objects.using(using)
+        refs = SubSessionRef.objects.using(using).filter(session_id=session_id, location="local")
         referred = rows.filter(session_id__in=refs.values("sub_session_id")).exclude(session_id=session_id)
         if self._any(rows.children_of(session_id)) or self._any(referred):
-            self.kept_for_children += 1
+            job.count(kept_for_children=1)
             return True
         if self._any(rows.filter(forked_from_session_id=session_id)):
-            self.kept_for_forks += 1
+            job.count(kept_for_forks=1)
             return True
         return False
 
     def _any(self, rows: SessionQuerySet) -> bool:
-        if not self.dry_run:
+        if not self._deleted:
             return rows.exists()
-        return any(key not in self._gone for key in rows.values_list("session_id", flat=True))
-
-    def summary(self) -> PruneSummary:
-        return PruneSummary(
-            sessions=self.sessions,
-            messages=self.messages,
-            events=self.events,
-            kept_for_forks=self.kept_for_forks,
-            kept_for_children=self.kept_for_children,
-            errors=self.errors,
-        )
+        return any(key not in self._deleted for key in rows.values_list("session_id", flat=True))
 
 
-def _estimated_bytes(
-    connection: BaseDatabaseWrapper, sessions: int, messages: int, events: int
-) -> int | None:
-    """What so many rows take, by the average of their tables; `None` where that is not known."""
-    if connection.vendor != "postgresql":
-        return None
-    counts: list[tuple[type[models.Model], int]] = [(Session, sessions), (Message, messages), (Event, events)]
-    return round(sum(count * _row_size(connection, table(model).name) for model, count in counts))
-
-
-def _row_size(connection: BaseDatabaseWrapper, name: str) -> float:
-    sql = (
-        "SELECT pg_total_relation_size(c.oid) / GREATEST(c.reltuples, 1)"
-        " FROM pg_class c WHERE c.oid = to_regclass(%s)"
-    )
-    return float(fetch(connection, sql, [name])[0][0])
+def _estimated_bytes(connection: BaseDatabaseWrapper, pruned: PruneSummary) -> int | None:
+    """What so many rows take, by the average row of their tables; `None` where that is unknown."""
+    counts: list[tuple[type[models.Model], int]] = [
+        (Session, pruned.sessions),
+        (Message, pruned.messages),
+        (Event, pruned.events),
+    ]
+    total = 0.0
+    for model, count in counts:
+        size = dialect_of(connection).bytes_per_row(connection, table(model).name)
+        if size is None:
+            return None
+        total += count * size
+    return round(total)
 
 
 def _check(policy: RetentionPolicy) -> None:
@@ -205,7 +174,7 @@ def _check(policy: RetentionPolicy) -> None:
 
 
 def _fits(session: SessionRow, policy: RetentionPolicy, before: datetime) -> bool:
-    """Whether the policy lets this session go."""
+    """Whether the policy matches this session."""
     return (
         session.status in policy.statuses
         and session.status_since <= before
@@ -215,7 +184,7 @@ def _fits(session: SessionRow, policy: RetentionPolicy, before: datetime) -> boo
 
 
 def _candidates(using: str, policy: RetentionPolicy, before: datetime) -> SessionQuerySet:
-    # What has had its status since then was created before then: the index of creation narrows it.
+    # A session that has had its status since then was created before then: this uses the index of creation.
     rows = Session.with_tombstones.using(using).newest_first()
     rows = rows.filter(status__in=policy.statuses, created_at__lte=before, status_since__lte=before)
     if policy.agent_types:
@@ -224,25 +193,18 @@ def _candidates(using: str, policy: RetentionPolicy, before: datetime) -> Sessio
 
 
 def _newest_first(rows: SessionQuerySet, size: int) -> Iterator[str]:
-    while page := list(rows.values_list("created_at", "session_id")[:size]):
+    def page_after(last: tuple[datetime, str] | None) -> list[tuple[datetime, str]]:
+        left = rows
+        if last is not None:
+            left = left.filter(created_at__lte=last[0]).exclude(created_at=last[0], session_id__gte=last[1])
+        return list(left.values_list("created_at", "session_id")[:size])
+
+    for page in pages(page_after, size):
         yield from (session_id for _, session_id in page)
-        created_at, session_id = page[-1]
-        rows = rows.filter(created_at__lte=created_at).exclude(
-            created_at=created_at, session_id__gte=session_id
-        )
 
 
-def _long_logs(using: str, longer_than: int, agent_type: str | None, size: int) -> Iterator[str]:
-    """The ids of the sessions with long logs, in one pass over the table by id."""
-    rows = Session.objects.using(using).order_by("session_id")
-    rows = rows.filter(head_seq__gte=models.F("first_seq") + longer_than)
+def _long_logs(using: str, longer_than: int, agent_type: str | None) -> SessionQuerySet:
+    rows = Session.objects.using(using).filter(head_seq__gte=models.F("first_seq") + longer_than)
     if agent_type is not None:
         rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
-    last = ""
-    while page := list(rows.filter(session_id__gt=last).values_list("session_id", flat=True)[:size]):
-        yield from page
-        last = page[-1]
-
-
-def _archived(sessions: int, events: int, files: int, stored: int, errors: int) -> ArchiveSummary:
-    return ArchiveSummary(sessions=sessions, events=events, files=files, stored_bytes=stored, errors=errors)
+    return rows

@@ -1,4 +1,4 @@
-"""The interrupt flag: set by anyone, seen by exactly one."""
+"""The interrupt flag: any caller sets it, exactly one takes it."""
 
 from helix_sessions.content import documents
 from helix_sessions.store.engine import inputs
@@ -10,7 +10,7 @@ from helix_sessions.types import InterruptRequest
 def set_interrupt_flag(
     store: Store, session_id: str, reason: str | None = None, *, expected_version: int | None = None
 ) -> int:
-    """Ask whoever runs the session to stop; returns the version."""
+    """Ask the driver of the session to stop; returns the version."""
     text = inputs.string_document(reason, "reason")
     with store._write(session_id, expected_version, fenced=False) as work:
         work.change(interrupt_reason=text, interrupt_requested_at=work.now)
@@ -29,20 +29,20 @@ def check_interrupt_flag(
 
 
 def peek_interrupt_flag(store: Store, session_id: str) -> InterruptRequest | None:
-    """Read the flag and leave it."""
+    """Read the flag without clearing it."""
     row = store._read(session_id, ("interrupt_reason", "interrupt_requested_at"))
     return _request(row.interrupt_reason, row.interrupt_requested_at)
 
 
 def clear_interrupt_flag(store: Store, session_id: str, *, expected_version: int | None = None) -> int:
-    """Take the request back, if there is one; returns the version."""
+    """Withdraw the request, if there is one; returns the version."""
     with store._write(session_id, expected_version) as work:
         clear(work)
     return int(work.session.version)
 
 
 def clear(work: UnitOfWork) -> InterruptRequest | None:
-    """Clear the locked session's flag; what it was."""
+    """Clear the flag of the locked session; return the request."""
     session = work.session
     request = _request(session.interrupt_reason, session.interrupt_requested_at)
     if request is not None:

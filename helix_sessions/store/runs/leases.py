@@ -1,4 +1,4 @@
-"""Leases: which process may drive a session, and a fence against those that once could."""
+"""Leases: which process may drive a session, and a fence against earlier owners."""
 
 import os
 from collections.abc import Collection
@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.utils import timezone
 
 from helix_sessions import models
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import SessionRow, check_fence
 from helix_sessions.store.engine.store import Store, WrittenHead, session_key
+from helix_sessions.store.state import runnable
 from helix_sessions.store.state.summaries import summaries
 from helix_sessions.types import UNSET, Lease, Occupancy, SessionSummary
 
@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Store)
 
 _OCCUPANCY = (
     *("session_id", "status", "run_id", "pending_inputs", "lease_owner", "lease_expires_at"),
-    *("awaiting_client", "suspended_awaiting_children"),
+    *("awaiting_client", "suspended_awaiting_children", "runnable_at"),
 )
 
 
@@ -46,36 +46,42 @@ def acquire_lease(store: Store, session_id: str, owner: str, ttl: float) -> Leas
         if session.lease_token is None:
             work.change(lease_token=os.urandom(8).hex())
         work.change(lease_expires_at=now + length)
+        work.note_activity()
+        runnable.watch_owner(work)
     return _lease(session)
 
 
 def renew_lease(store: Store, lease: Lease, ttl: float) -> Lease:
-    """Let a lease run `ttl` seconds from now; `Fenced` if it is not the session's newest any more."""
+    """Renew a lease for `ttl` seconds from now; `Fenced` if it is not the session's newest any more."""
     held, length = lease_of(lease), inputs.seconds(ttl, "ttl")
     with store._write(held.session_id, fenced=False) as work:
         check_fence(work.session, held)
         work.versioned = False
+        before = work.session.lease_expires_at
         work.change(lease_expires_at=clock(work.connection) + length)
+        work.note_activity()
+        runnable.lease_renewed(work, before)
     return _lease(work.session)
 
 
 def release_lease(store: Store, lease: Lease) -> None:
-    """Give a lease back, so that the next owner need not wait. Its holder is fenced from then on."""
+    """Release a lease, so that the next owner need not wait. Its holder is fenced from then on."""
     held = lease_of(lease)
     with store._write(held.session_id, fenced=False) as work:
         check_fence(work.session, held)
         work.versioned = False
         work.change(lease_owner=None, lease_token=None, lease_expires_at=None)
+        runnable.watch_owner(work)
 
 
 def get_lease(store: Store, session_id: str) -> Lease | None:
-    """The session's newest lease unless it was given back, live or not."""
+    """The session's newest lease unless it was released, live or expired."""
     row = store._read(session_id, _LEASE)
     return None if row.lease_owner is None else _lease(row)
 
 
 def is_lease_live(store: Store, lease: Lease) -> bool:
-    """Whether a lease has time left, by the clock that leases go by: the database's."""
+    """Whether a lease is live, by the database's clock."""
     return lease_of(lease).expires_at > clock(store._connection)
 
 
@@ -85,20 +91,21 @@ def get_occupancy(store: Store, session_id: str) -> Occupancy:
     live = row.lease_expires_at is not None and row.lease_expires_at > clock(store._connection)
     waits = row.awaiting_client or row.suspended_awaiting_children not in (None, "{}")
     stays = waits or row.status in ("interrupted", "paused")
+    busy = live or row.run_id is not None or row.runnable_at is not None
     return Occupancy(
         session_id=row.session_id,
         status=row.status,
         run_id=row.run_id,
         pending_inputs=row.pending_inputs,
         owner=row.lease_owner if live else None,
-        idle=not (live or row.run_id is not None or (row.pending_inputs and not stays)),
+        idle=not (busy or (row.pending_inputs and not stays)),
     )
 
 
 def list_abandoned(
     store: Store, *, agent_types: Collection[str] | None = None, limit: int = 100
 ) -> list[SessionSummary]:
-    """Sessions with a run under way whose owner's lease ran out, the longest ago first."""
+    """Sessions with a running run whose owner's lease has expired, the longest ago first."""
     rows = models.Session.objects.using(store.using).abandoned()
     if agent_types is not None:
         rows = rows.filter(agent_type__among=inputs.identifiers(agent_types, "agent_types"))
@@ -138,8 +145,5 @@ def lease_of(value: Any) -> Lease:
 
 
 def clock(connection: BaseDatabaseWrapper) -> datetime:
-    """The time all owners go by: the database's, where they may be on machines whose clocks disagree."""
-    if connection.vendor == "postgresql":
-        now: datetime = fetch(connection, "SELECT clock_timestamp()", [])[0][0]
-        return now
-    return timezone.now()
+    """The time that all owners go by."""
+    return dialect_of(connection).clock(connection)

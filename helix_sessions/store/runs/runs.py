@@ -1,4 +1,4 @@
-"""Runs: started, followed, ended."""
+"""Runs: start, update, end."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,15 +6,25 @@ from typing import Any
 
 from helix_sessions import models
 from helix_sessions.content import documents
-from helix_sessions.exceptions import InvalidInput, RunExists, RunInProgress, RunNotFound
+from helix_sessions.exceptions import RunEnded, RunExists, RunInProgress, RunNotFound
 from helix_sessions.models.runs import RunQuerySet
 from helix_sessions.store.engine import cursors, inputs
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.types import JSON, RUN_STATUSES, UNSET, Page, Run, Unset
+from helix_sessions.store.runs import ownership, usages
+from helix_sessions.store.state import runnable
+from helix_sessions.types import (
+    JSON,
+    RUN_STATUSES,
+    UNSET,
+    Page,
+    Run,
+    RunStatus,
+    Unset,
+)
 
-_DOCUMENTS = ("output", "error", "usage")
+_DOCUMENTS = ("output", "error", "usage", "metadata")
 
 
 def create_run(
@@ -36,15 +46,16 @@ def update_run_status(
     store: Store,
     session_id: str,
     run_id: str,
-    status: str,
+    status: RunStatus,
     *,
     step_count: int | None = None,
     output: JSON | Unset = UNSET,
-    error: str | None = None,
+    error: JSON = None,
     usage: JSON = None,
     expected_version: int | None = None,
 ) -> Run:
-    """Move a run on, or end it. A run that ended never runs again."""
+    """Move a run on, or end it; one that has ended is `RunEnded`. Who ends a run that another process
+    drives takes its lease away."""
     key = inputs.identifier(run_id, "The run id")
     changes: dict[str, Any] = {"status": inputs.choice(status, RUN_STATUSES, "The status of a run")}
     if step_count is not None:
@@ -52,11 +63,18 @@ def update_run_status(
     if output is not UNSET:
         changes["output"] = inputs.document(output)
     if error is not None:
-        changes["error"] = inputs.string_document(error, "error")
+        changes.update(inputs.error_columns(error))
     if usage is not None:
         changes["usage"] = inputs.document(usage)
     with store._write(session_id, expected_version) as work:
-        return advance(work, find(store.using, work.session.session_id, key), changes)
+        run = find(store.using, work.session.session_id, key)
+        if run.status != "running":
+            raise RunEnded(f"Run {run.run_id!r} has ended as {run.status}; a resume is a new run.")
+        work.note_activity()
+        advanced = advance(work, run, changes)
+        if advanced.status != "running":
+            ownership.revoke(work)
+    return advanced
 
 
 def get_current_run(store: Store, session_id: str) -> Run | None:
@@ -96,13 +114,13 @@ def page_of_runs(store: Store, rows: RunQuerySet, *, limit: int = 50, cursor: st
     return Page(items=items, next_cursor=cursors.encode("runs", items[-1].turn) if more else None)
 
 
-def start(work: UnitOfWork, run_id: str, metadata: str) -> Run:
-    """Start a run of the locked session."""
+def start(work: UnitOfWork, run_id: str, metadata: str, *, fresh: bool = False) -> Run:
+    """Start a run of the locked session. A `fresh` id was made for it, so no other run has it."""
     session = work.session
     if session.run_id is not None:
         raise RunInProgress(f"Run {session.run_id!r} is running.")
     rows = models.Run.objects.using(work.connection.alias)
-    if rows.filter(session_id=session.session_id, run_id=run_id).exists():
+    if not fresh and rows.filter(session_id=session.session_id, run_id=run_id).exists():
         raise RunExists(f"Session {session.session_id!r} has a run {run_id!r} already.")
     run = Run(
         run_id=run_id,
@@ -130,27 +148,30 @@ def start(work: UnitOfWork, run_id: str, metadata: str) -> Run:
         started_at=work.now,
     )
     work.change(turn_count=run.turn, run_id=run_id)
+    work.note_activity()
+    runnable.run_began(work)
     work.event("run_started", {"run_id": run_id, "turn": run.turn})
     return run
 
 
 def advance(work: UnitOfWork, run: Run, changes: dict[str, Any], *, makes_room: bool = False) -> Run:
-    """Change a run of the locked session; a status other than `running` ends it. `makes_room`: the same write
-    starts the next one."""
+    """Change a running run of the locked session; a status other than `running` ends it. `makes_room`: the
+    same write starts the next one."""
     status = changes["status"]
+    usages.replace(work, run.usage, changes.get("usage"))
     if status == "running":
-        if run.status != "running":
-            raise InvalidInput(f"Run {run.run_id!r} has ended as {run.status}; a resume is a new run.")
         work.event("run_updated", {"run_id": run.run_id}, run_id=run.run_id)
     else:
         seq = work.event("run_finished", {"run_id": run.run_id, "status": status}, run_id=run.run_id)
-        if run.status == "running":
-            changes = {**changes, "end_sequence": seq, "ended_at": work.now}
-            work.change(run_id=None)
+        changes = {**changes, "end_sequence": seq, "ended_at": work.now}
+        work.change(run_id=None)
     update = work.update_first if makes_room else work.update
     update(models.Run, {"run_id": run.run_id}, **changes)
+    if status != "running" and not makes_room:
+        runnable.follow(work)
     read = {name: documents.load(text) for name in _DOCUMENTS if (text := changes.get(name)) is not None}
-    return replace(run, **{**changes, **read})
+    changed = {name: value for name, value in changes.items() if name != "error_fingerprint"}
+    return replace(run, **{**changed, **read})
 
 
 def find(using: str, session_id: str, run_id: str) -> Run:

@@ -8,14 +8,16 @@ from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.models import Checkpoint, Event, Message
 from helix_sessions.store.context import context_rows
-from helix_sessions.store.engine import inputs, open_calls
+from helix_sessions.store.engine import ids, inputs, open_calls
 from helix_sessions.store.engine.connection import fetch
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS, SessionRow, lock_row
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS, BRANCHED_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow, lock_row
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.keyed import notes
+from helix_sessions.store.keyed import blobs, notes
+from helix_sessions.store.sessions import sql
 from helix_sessions.store.sessions.create import new_work
 from helix_sessions.store.state import agent_records, snapshots, state_rows
 from helix_sessions.store.transcript import lines
@@ -30,14 +32,15 @@ _COPIED_AT_ONCE = 500
 def clone_session(
     store: Store,
     source_id: str,
-    new_id: str,
+    new_id: str | None,
     *,
     checkpoint_id: str | None = None,
     message_count: int | None = None,
 ) -> SessionState:
     """Branch: a new session with the state and the messages of the checkpoint, or of now; with
-    `message_count`, the first of them. `EventsArchived` when some went with events that were archived."""
-    source_key, key = session_key(source_id), session_key(new_id)
+    `message_count`, the first of them. Without a `new_id` it gets one. `EventsArchived` when some went
+    with events that were archived."""
+    source_key, key = session_key(source_id), ids.new_id() if new_id is None else session_key(new_id)
     store._refuse_to_recreate(key)
     checkpoint = inputs.optional_identifier(
         checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID
@@ -47,9 +50,6 @@ def clone_session(
         work, custom = branch(connection, source_key, key, checkpoint, most, owner=store._owner)
         work.flush()
     return state_rows.state_of(work.session, custom)
-
-
-_KEPT_BY_A_BRANCH = ("agent_type", "mode", "owner_id", "user_id", "tags", "metadata", "location")
 
 
 def branch(
@@ -83,7 +83,7 @@ def branch(
             "open_calls": open_calls.at(
                 connection, source_id, source.open_calls, source.message_count, line.common
             ),
-            **{name: boundary[name] for name in _KEPT_BY_A_BRANCH},
+            **{name: boundary[name] for name in BRANCHED_COLUMNS},
         },
     )
     snapshots.record(work, custom, documents.dump(custom))
@@ -94,6 +94,8 @@ def branch(
     lines.append(work, line)
     if with_agent:
         agent_records.give(work, source_id)
+    if source.has_blobs:
+        blobs.copy(work, source_id)
     if checkpoint_id is None and message_count is None:  # notes are of the present
         notes.copy(work, source_id)
     return work, custom
@@ -102,7 +104,7 @@ def branch(
 def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict[str, Any]:
     """What a branch takes over, as it is now or as it was at a checkpoint."""
     if checkpoint_id is None:
-        names = ("state_base", "state_number", "step_count", *_KEPT_BY_A_BRANCH)
+        names = ("state_base", "state_number", "step_count", *BRANCHED_COLUMNS)
         return {"seq": None, **{name: getattr(source, name) for name in names}}
     checkpoint = (
         Checkpoint.objects.using(using)
@@ -111,13 +113,8 @@ def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict
     )
     if checkpoint is None:
         raise CheckpointNotFound(f"Session {source.session_id!r} has no checkpoint {checkpoint_id!r}.")
-    then = {name: checkpoint.frame.get(name) for name in _KEPT_BY_A_BRANCH}
-    location = then.pop("location")
     return {
-        **then,
-        "tags": documents.write(then["tags"]),
-        "metadata": documents.write(then["metadata"]),
-        "location": None if location is None else documents.write(location),
+        **state_rows.columns_of_frame(checkpoint.frame, BRANCHED_COLUMNS),
         "owner_id": source.owner_id,
         "state_base": checkpoint.state_base,
         "state_number": checkpoint.state_number,
@@ -135,46 +132,24 @@ def _copy_messages(work: UnitOfWork, source_id: str, count: int) -> None:
     if encryption.keyring() is not None:
         _seal_copies(work, source_id, count)
         return
-    first_seq = work.session.head_seq + 1
-    integer, moment = (
-        ("%s::bigint", "%s::timestamptz") if work.connection.vendor == "postgresql" else ("%s", "%s")
-    )
-    as_text = str if work.connection.vendor == "postgresql" else int
-    [now] = table(Event).encoder(work.connection.vendor, ("created_at",))([work.now])
-    key, offset, most = work.session.session_id, as_text(first_seq), as_text(count)
-    visible = (
-        f'FROM {table(Message).name} WHERE "session_id" = %s AND "truncated_seq" IS NULL AND "position" < %s'
-    )
-    work.statement(
-        f'INSERT INTO {table(Message).name} ("session_id", "position", "seq", "role", "content")'
-        f' SELECT %s, "position", "position" + {integer}, "role", "content" {visible}',
-        [key, offset, source_id, most],
-    )
-    work.statement(
-        f'INSERT INTO {table(Event).name} ("session_id", "seq", "type", "message_position", "created_at")'
-        f""" SELECT %s, "position" + {integer}, "role" || '_message', "position", {moment} {visible}""",
-        [key, offset, now, source_id, most],
-    )
+    key, first_seq = work.session.session_id, work.session.head_seq + 1
+    work.statement(sql.copy_messages(work.dialect), [key, first_seq, source_id, count])
+    work.statement(sql.copy_events(work.dialect), [key, first_seq, work.now, source_id, count])
     work.change(message_count=count, head_seq=work.session.head_seq + count)
 
 
 def _seal_copies(work: UnitOfWork, source_id: str, count: int) -> None:
     first_seq, messages = work.session.head_seq + 1, table(Message)
     for start in range(0, count, _COPIED_AT_ONCE):
-        rows = fetch(
-            work.connection,
-            f"SELECT {messages.selection(work.connection.vendor, ('position', 'seq', 'role', 'content'))}"  # noqa: S608
-            f' FROM {messages.name} WHERE "session_id" = %s AND "truncated_seq" IS NULL'
-            ' AND "position" >= %s AND "position" < %s ORDER BY "position"',
-            [source_id, start, min(count, start + _COPIED_AT_ONCE)],
-        )
+        place = [source_id, start, min(count, start + _COPIED_AT_ONCE)]
+        rows = fetch(work.connection, sql.visible_messages(work.dialect), place)
         for position, seq, role, content in rows:
             text = messages.open_text("content", content, source_id, position, seq)
-            place = {"seq": first_seq + position, "position": position}
-            work.insert(Message, role=role, content=text, **place)
+            number = first_seq + position
+            work.insert(Message, position=position, seq=number, role=role, content=text)
             work.insert(
                 Event,
-                seq=place["seq"],
+                seq=number,
                 type=f"{role}_message",
                 message_position=position,
                 created_at=work.now,

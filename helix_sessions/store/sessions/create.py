@@ -8,10 +8,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound
-from helix_sessions.models import Session
 from helix_sessions.store.engine import inputs, tracing
 from helix_sessions.store.engine.ids import new_id
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS, SessionRow, lock_row, read_row
+from helix_sessions.store.engine.session_columns import DEFAULTS
+from helix_sessions.store.engine.session_rows import SessionRow, lock_row, read_row
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -21,12 +21,9 @@ from helix_sessions.types import (
     JSON,
     MODES,
     UNSET,
+    SessionMode,
     SessionState,
 )
-
-_DEFAULTS: dict[str, Any] = {
-    field.attname: field.get_default() for field in Session._meta.local_concrete_fields if field.has_default()
-}
 
 
 def create_session(
@@ -42,7 +39,7 @@ def create_session(
     metadata: Mapping[str, JSON] | None = None,
     parent_session_id: str | None = None,
     root_session_id: str | None = None,
-    mode: str = "standard",
+    mode: SessionMode = "standard",
     expires_at: datetime | None = None,
     tracing_context: JSON = None,
     workspace_ref: JSON = None,
@@ -50,7 +47,7 @@ def create_session(
     """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
 
     Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
-    knows neither a parent nor a root that is somebody else's.
+    does not see a parent or root of another owner.
     """
     key = new_id() if session_id is None else session_key(session_id)
     store._refuse_to_recreate(key)
@@ -95,7 +92,7 @@ def session_exists(store: Store, session_id: str) -> bool:
 
 
 def new_owner(store: Store, owner: Any) -> Any:
-    """Who owns what this store creates; a store of one owner creates for nobody else."""
+    """The owner of a new session; a store of one owner creates only for that owner."""
     key = inputs.owner_key(owner)
     if store._owner is UNSET:
         return key
@@ -106,8 +103,8 @@ def new_owner(store: Store, owner: Any) -> Any:
 
 def new_work(connection: BaseDatabaseWrapper, columns: dict[str, Any]) -> UnitOfWork:
     """A session that the flush inserts, as `UnitOfWork`."""
-    values = dict.fromkeys(ALL_COLUMNS) | _DEFAULTS | {"tags": "[]", "metadata": "{}"} | columns
-    work = UnitOfWork(connection, SessionRow(ALL_COLUMNS, [values[name] for name in ALL_COLUMNS]), new=True)
+    values = DEFAULTS | columns
+    work = UnitOfWork(connection, SessionRow(values.keys(), values.values()), new=True)
     work.change(created_at=work.now, updated_at=work.now, status_since=work.now)
     return work
 
@@ -119,7 +116,7 @@ def ensure_session(
 
     `fields` are those of `create_session`.
     """
-    while session_id is not None:  # whoever else creates or deletes it in between
+    while session_id is not None:  # another caller may create or delete it in between
         try:
             return states.load_state(store, session_id)
         except SessionNotFound:
@@ -133,7 +130,7 @@ def ensure_session(
 
 def attach(store: Store, session_id: str, *, agent_type: str = "agent") -> int:
     """The number of the session's last event; the session is created when there is none."""
-    while True:  # whoever else creates or deletes it in between
+    while True:  # another caller may create or delete it in between
         try:
             return int(store._read(session_id, ("head_seq",)).head_seq)
         except SessionNotFound:

@@ -1,56 +1,94 @@
 """Delete a session, what belongs to it, and its tree."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import SessionNotFound
-from helix_sessions.models import Input, InputClaim, Session, SubSessionRef
+from helix_sessions.models import Session, SubSessionRef
+from helix_sessions.store.calls import children, tool_rules
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute
-from helix_sessions.store.engine.session_rows import check_fence, check_row_version, lock_row
+from helix_sessions.store.engine.session_rows import (
+    SessionRow,
+    check_fence,
+    check_row_version,
+    lock_row,
+    read_row,
+)
 from helix_sessions.store.engine.session_tables import every_table
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.engine.transactions import Transaction, locking_transaction
+from helix_sessions.store.sessions import sql
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.stream.wakeups import wake_after_commit
+from helix_sessions.types import UNSET
 
-_GIVE_CLAIMS_BACK = (
-    f'DELETE FROM {table(InputClaim).name} WHERE "session_id" = %s AND "input_id" IN'  # noqa: S608
-    f' (SELECT "input_id" FROM {table(Input).name} WHERE "session_id" = %s)'
+_FOR_DELETION = (
+    "session_id",
+    "version",
+    "status",
+    "fence",
+    "lease_owner",
+    "lease_token",
+    "parent_session_id",
 )
 
 
-_FOR_DELETION = ("session_id", "version", "status", "fence", "lease_owner", "lease_token")
-
-
 def delete_session(store: Store, session_id: str, *, expected_version: int | None = None) -> None:
-    """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error."""
+    """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error. A
+    parent that waits for it has an error for a result, and goes on."""
     version = inputs.expected_version(expected_version)
-    level = {session_key(session_id)}
-    seen: set[str] = set()
+    key = session_key(session_id)
+    level, seen = {key}, set[str]()
+    parents: dict[str, str | None] = {}
     with locking_transaction(store.using) as connection:
+        around = Transaction(connection)
+        lock_parent_of(around, key, store._owner)
         while level:
             seen |= level
-            present = {key for key in sorted(level) if _locked(store, connection, key, version)}
+            rows = [row for key in sorted(level) if (row := _locked(store, connection, key, version))]
             version = None
-            below = children_of(store.using, present)
-            for key in sorted(present):
-                remove(connection, key)
-            level = below - seen
+            found = {row.session_id: row.parent_session_id for row in rows}
+            parents |= found
+            level = children_of(store.using, found) - seen
+        remove_and_tell(around, parents)
 
 
 def _locked(
     store: Store, connection: BaseDatabaseWrapper, session_id: str, expected_version: int | None = None
-) -> bool:
+) -> SessionRow | None:
     try:
         row = lock_row(connection, session_id, _FOR_DELETION, store._owner, tombstones=True)
     except SessionNotFound:
-        return False
+        return None
     check_fence(row, store._lease)
     check_row_version(row, expected_version)
-    return True
+    return row
+
+
+def lock_parent_of(around: Transaction, session_id: str, owner: Any = UNSET) -> None:
+    """Lock the parent of a session that is about to be locked for its removal: parents come first."""
+    with suppress(SessionNotFound):
+        columns = ("parent_session_id",)
+        named = read_row(around.connection, session_id, columns, owner, tombstones=True).parent_session_id
+        if named not in (None, session_id):
+            children.lock_parent(around, named)
+
+
+def remove_and_tell(around: Transaction, parents: Mapping[str, str | None]) -> None:
+    """Remove locked sessions, each given with its parent. A parent that is not among them waits for them no
+    longer."""
+    for key, named in parents.items():
+        if named is None or named in parents:
+            continue
+        with suppress(SessionNotFound):
+            children.tell_of_removal(children.lock_parent(around, named), key)
+    for key in parents:
+        remove(around.connection, key)
+    around.flush()
 
 
 def children_of(using: str, parents: Iterable[str]) -> set[str]:
@@ -72,7 +110,8 @@ def remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
     The session's row goes first: the log may be removed only when its session is gone.
     """
     archive_files.forget(connection, session_id)
-    execute(connection, _GIVE_CLAIMS_BACK, [session_id, session_id])
+    tool_rules.forget(connection.alias, session_id)
+    execute(connection, sql.GIVE_CLAIMS_BACK, [session_id, session_id])
     for model in every_table():
-        execute(connection, f'DELETE FROM {table(model).name} WHERE "session_id" = %s', [session_id])  # noqa: S608
+        execute(connection, sql.remove(model), [session_id])
     wake_after_commit(connection, session_id, None)

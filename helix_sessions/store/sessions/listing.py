@@ -7,14 +7,15 @@ from helix_sessions.models import Session
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import let_go_if_broken
+from helix_sessions.store.engine.session_rows import GONE
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.engine.tombstones import GONE
 from helix_sessions.store.state.summaries import page_of_summaries
 from helix_sessions.types import (
     SESSION_STATUSES,
     TOMBSTONE,
     UNSET,
     Page,
+    SessionStatus,
     SessionSummary,
 )
 
@@ -41,7 +42,7 @@ def page_of_sessions(
 def list_sessions(
     store: Store,
     *,
-    status: str | None = None,
+    status: SessionStatus | None = None,
     agent_type: str | None = None,
     user_id: str | None = None,
     owner: Any = None,

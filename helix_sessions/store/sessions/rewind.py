@@ -1,7 +1,6 @@
 """Rewind: the session as it was at a checkpoint, to try again from there."""
 
 from dataclasses import replace
-from typing import Any
 
 from helix_sessions import models
 from helix_sessions.content import documents
@@ -9,11 +8,12 @@ from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.store.calls import children
 from helix_sessions.store.context import truncate
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import Transaction, check_version, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.state import checkpoints, snapshots, staging, state_rows
+from helix_sessions.store.runs import ownership
+from helix_sessions.store.state import checkpoints, runnable, snapshots, staging, state_rows
 from helix_sessions.store.transcript import lines
 from helix_sessions.types import SessionState
 
@@ -25,7 +25,7 @@ def rewind(
     checkpoint_id: str | None = None,
     expected_version: int | None = None,
 ) -> SessionState:
-    """Put state and transcript back to a checkpoint, by default the latest.
+    """Rewind state and transcript to a checkpoint, by default the latest.
 
     What a save may write is as it was then, and the checkpoint is the latest again; versions, runs,
     the log and other checkpoints stay. Messages after the checkpoint are truncated, and messages
@@ -46,25 +46,29 @@ def rewind(
         if row is None:
             raise CheckpointNotFound(f"Session {key!r} has no checkpoint{f' {wanted!r}' if wanted else ''}.")
         then = checkpoints.value_of(work.connection, row).state
-        changed = _restore_state(tree, work, then, store._owner)
+        ownership.take_away(work, "interrupted", "session_rewound")
+        changed = restore_state(tree, work, then)
         changed |= _restore_transcript(work, row)
-        if work.session.checkpoint_id != row.checkpoint_id:
-            changed = True
-            work.change(
-                checkpoint_id=row.checkpoint_id,
-                checkpointed_at=row.created_at,
-                checkpoint_source=row.source,
-            )
+        changed |= point_at(work, row)
         if staging.discard(work) or changed:
             work.event("session_rewound", {"checkpoint_id": row.checkpoint_id})
     return state_rows.state_of(work.session, then.custom_state)
 
 
-def _restore_state(tree: Transaction, work: UnitOfWork, then: SessionState, owner: Any) -> bool:
+def point_at(work: UnitOfWork, row: models.Checkpoint) -> bool:
+    """Make a checkpoint the latest of the locked session; whether it was not."""
+    if work.session.checkpoint_id == row.checkpoint_id:
+        return False
+    work.change(checkpoint_id=row.checkpoint_id, checkpointed_at=row.created_at, checkpoint_source=row.source)
+    return True
+
+
+def restore_state(tree: Transaction, work: UnitOfWork, then: SessionState) -> bool:
+    """Give the locked session the state of a checkpoint; whether it had another."""
     session = work.session
     awaited = then.suspended_awaiting_children
     if awaited:
-        settled = children.born_settled(tree, session.session_id, awaited, owner)
+        settled = children.born_settled(tree, session, awaited)
         then = replace(then, suspended_awaiting_children=settled)
     columns = state_rows.owned_columns(then)
     changes = {name: value for name, value in columns.items() if getattr(session, name) != value}
@@ -73,6 +77,7 @@ def _restore_state(tree: Transaction, work: UnitOfWork, then: SessionState, owne
     if session.status != before:
         work.change(status_since=work.now)
         work.event("status_changed", {"from": before, "to": session.status})
+    runnable.follow(work)
     snapshots.record(work, then.custom_state, documents.dump(then.custom_state))
     return bool(changes) or session.state_number != number
 

@@ -8,19 +8,19 @@ from helix_sessions.content import documents
 from helix_sessions.store.calls import children
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.transactions import write_tree
+from helix_sessions.store.engine.transactions import Transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.runs import interrupts, runs, statuses
+from helix_sessions.store.runs import interrupts, runs
 from helix_sessions.store.state import checkpoints, snapshots, staging
 from helix_sessions.types import (
     ENDINGS,
     JSON,
-    TERMINAL_STATUSES,
     AppendResult,
     CheckpointMeta,
     Message,
     Messages,
     Run,
+    RunEnding,
 )
 from helix_sessions.writes import apply_writes, parse_writes
 
@@ -55,7 +55,7 @@ def end_run(
     store: Store,
     session_id: str,
     run_id: str,
-    status: str,
+    status: RunEnding,
     *,
     step_id: str | None = None,
     messages: Messages = (),
@@ -63,7 +63,7 @@ def end_run(
     discard: bool = False,
     step_count: int | None = None,
     output: JSON = None,
-    error: str | None = None,
+    error: JSON = None,
     failure_reason: str | None = None,
     usage: JSON = None,
 ) -> Run:
@@ -83,18 +83,19 @@ def end_run(
     columns = {
         "step_count": inputs.optional_integer(step_count, "step_count"),
         "output": inputs.document(output),
-        "error": inputs.string_document(error, "error"),
+        **inputs.error_columns(error),
         "usage": inputs.document(usage),
     }
     reason = None if failure_reason is None else inputs.text(failure_reason, "failure_reason")
     with write_tree(store.using, store._lease) as tree:
         parent, work = children.lock_with_parent(tree, key, store._owner)
+        store._check_head(work)
         run = runs.find(store.using, key, run_key)
         source = None if step is None else _commit(work, step, said, parsed, discard=forgets)
         if work.session.run_id == run_key:
             given = {name: value for name, value in columns.items() if value is not None}
             run = runs.advance(work, run, {"status": ending, **given})
-            _end_session(work, parent, {**columns, "status": ending, "failure_reason": reason})
+            _end_session(tree, work, parent, {**columns, "status": ending, "failure_reason": reason})
         if source is not None:
             checkpoints.record(work, CheckpointMeta(step_id=step, run_id=run_key), source)
     return run
@@ -126,16 +127,15 @@ def _commit(
     return "staging" if promoted else "save"
 
 
-def _end_session(work: UnitOfWork, parent: UnitOfWork | None, columns: dict[str, Any]) -> None:
+def _end_session(
+    tree: Transaction, work: UnitOfWork, parent: UnitOfWork | None, columns: dict[str, Any]
+) -> None:
     request = interrupts.clear(work) if columns["status"] == "interrupted" else None
     if work.session.status != "active":
         return
-    given = {
-        name: columns[name] for name in ("output", "error", "failure_reason") if columns[name] is not None
-    }
+    names = ("output", "error", "error_fingerprint", "failure_reason")
+    given = {name: columns[name] for name in names if columns[name] is not None}
     if columns["status"] == "interrupted":
         context = {"reason": None if request is None else request.reason}
         given["interrupt_context"] = documents.write(context)
-    statuses.enter(work, {"status": columns["status"], **given})
-    if parent is not None and columns["status"] in TERMINAL_STATUSES:
-        children.tell_parent(parent, children.outcome_of(work.session))
+    children.enter(tree, parent, work, {"status": columns["status"], **given})

@@ -1,6 +1,6 @@
-"""Turns: a session begun or continued, with a run to execute."""
+"""Turns: begin or continue a session, with a run to execute."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from helix_sessions.content import documents
@@ -12,7 +12,7 @@ from helix_sessions.exceptions import (
     StillWaiting,
 )
 from helix_sessions.store.engine import ids, inputs, open_calls
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -36,8 +36,8 @@ def begin_turn(
     """Begin a turn: of a new session, of a branch, or of a session that exists, which is continued.
 
     `agent_type`, `branch` and `custom_state` are about a session that is created; one that exists is
-    continued as it is: active, with its memory, and a step count of 0. Tool calls that somebody left
-    open get an error for a result, so that the transcript is one a model accepts.
+    continued as it is: active, with its memory, and a step count of 0. Open tool calls get a result, as
+    `transcripts.heal` gives it, so that a model accepts the transcript.
     """
     key = session_key(session_id)
     said = inputs.optional_turn_message(message)
@@ -100,31 +100,48 @@ def _create(
     return Turn(state=state_rows.state_of(work.session, custom), run=run)
 
 
-def go_on(work: UnitOfWork, said: tuple[str, str] | None, run_id: str, metadata: str = "{}") -> Run:
-    """Continue the locked session with a new run."""
+def go_on(
+    work: UnitOfWork,
+    said: tuple[str, str] | None,
+    run_id: str,
+    metadata: str = "{}",
+    spared: Collection[str] = (),
+    *,
+    fresh: bool = False,
+) -> Run:
+    """Continue the locked session with a new run. Calls that are `spared` stay open."""
     if work.session.status == "active":
         work.change(**dict.fromkeys(statuses.CLEARED_ON_ACTIVE))
     else:
         statuses.enter(work, {"status": "active"})
     work.change(step_count=0, output=None, suspended_step_id=None, suspension_context=None)
-    return _open(work, said, run_id, metadata)
+    return _open(work, said, run_id, metadata, spared, fresh=fresh)
 
 
-def heal(work: UnitOfWork) -> None:
-    """Give the locked session's open calls an error for a result, in the order they were made."""
-    for call in open_calls.read(work.session.open_calls):
-        work.message("tool", documents.write(open_calls.error_result(call)))
+def heal(work: UnitOfWork, spared: Collection[str] = ()) -> None:
+    """Give each open call of the locked session a result, as `transcripts.heal` does."""
+    for message in open_calls.closing_messages(work.session.open_calls):
+        if message["tool_call_id"] not in spared:
+            work.message("tool", documents.write(message))
 
 
-def _open(work: UnitOfWork, said: tuple[str, str] | None, run_id: str, metadata: str = "{}") -> Run:
-    heal(work)
+def _open(
+    work: UnitOfWork,
+    said: tuple[str, str] | None,
+    run_id: str,
+    metadata: str = "{}",
+    spared: Collection[str] = (),
+    *,
+    fresh: bool = False,
+) -> Run:
+    heal(work, spared)
     if said is not None:
         work.message(*said)
-    return runs.start(work, run_id, metadata)
+    return runs.start(work, run_id, metadata, fresh=fresh)
 
 
 def is_waiting(work: UnitOfWork) -> bool:
-    """Whether the locked session waits for answers, or has some that nobody consumed yet."""
+    """Whether the locked session waits for answers, or has some that no resume has consumed yet."""
     session = work.session
     return bool(
         pending_calls.read(session.pending_client_tool_calls)
@@ -133,7 +150,7 @@ def is_waiting(work: UnitOfWork) -> bool:
 
 
 def _refuse_while_waiting(work: UnitOfWork) -> None:
-    """A session that waits, or has answers nobody consumed yet, is resumed."""
+    """Refuse a session that waits, or has answers to consume: it has to be resumed."""
     if not is_waiting(work):
         return
     calls = pending_calls.read(work.session.pending_client_tool_calls)

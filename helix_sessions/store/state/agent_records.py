@@ -11,6 +11,7 @@ from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.state import sql
 from helix_sessions.values.agents import (
     AGENT_STATUSES,
     AgentDefinition,
@@ -58,7 +59,7 @@ def written(session: AgentSession) -> dict[str, Any]:
 
 
 def read(agent_type: str, record: Mapping[str, Any] | None) -> tuple[AgentDefinition, AgentState]:
-    """What a row stands for. A session that others made has none."""
+    """Read a row. A session that the runtime did not create has none."""
     if record is None:
         return AgentDefinition(agent_type), AgentState()
     found: dict[str, Any] = {
@@ -70,14 +71,14 @@ def read(agent_type: str, record: Mapping[str, Any] | None) -> tuple[AgentDefini
 
 
 def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that are not as they were."""
+    """The columns that have changed."""
     if before is None:
         before = written_of_nothing(after)
     return {name: value for name, value in after.items() if before[name] != value}
 
 
 def written_of_nothing(after: Mapping[str, Any]) -> dict[str, Any]:
-    """A row that says nothing, for a session that has none."""
+    """An empty row, for a session that has none."""
     empty = dict.fromkeys(("model", "budget", "execution"))
     return {**after, **empty, "system_prompt": '""', "execution_count": 0}
 
@@ -85,7 +86,7 @@ def written_of_nothing(after: Mapping[str, Any]) -> dict[str, Any]:
 def put(
     work: UnitOfWork, before: Mapping[str, Any] | None, after: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> None:
-    """Write the agent's row of a locked session, and log what is different."""
+    """Write the agent's row of a locked session, and log its changes."""
     if before is None:
         work.insert(AgentRecord, **after)
     elif changed:
@@ -101,7 +102,7 @@ def put(
 
 
 def labels(using: str, session_ids: Iterable[str]) -> dict[str, str | None]:
-    """What the agents of some sessions are called."""
+    """The labels of the agents of some sessions."""
     rows = AgentRecord.objects.using(using).filter(session__session_id__among=list(session_ids))
     return dict(rows.values_list("session_id", "label"))
 
@@ -114,11 +115,8 @@ def decoded(row: Sequence[Any]) -> dict[str, Any]:
 
 
 def give(work: UnitOfWork, source_id: str) -> None:
-    """Give a branch its source's agent, which has not executed anything there yet."""
-    found = table(AgentRecord)
-    selection = found.selection(work.connection.vendor, found.columns)
-    sql = f'SELECT {selection} FROM {found.name} WHERE "session_id" = %s'  # noqa: S608
-    for row in fetch(work.connection, sql, [source_id]):
+    """Copy the source's agent to a branch, without its executions."""
+    for row in fetch(work.connection, sql.agent(work.dialect), [source_id]):
         record = {**decoded(row), "execution_count": 0, "execution": None}
         del record["session_id"]
         work.insert(AgentRecord, **record)

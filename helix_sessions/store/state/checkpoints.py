@@ -1,4 +1,4 @@
-"""Checkpoints: written with a commit or by themselves, found again by the pointer or by id."""
+"""Checkpoints: create, find the latest, find by id."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from helix_sessions import models
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound, CommitConflict
 from helix_sessions.store.engine import cursors, inputs
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import check_version
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -22,7 +22,7 @@ MetaLike = CheckpointMeta | Mapping[str, Any] | None
 def create_checkpoint(
     store: Store, session_id: str, meta: MetaLike = None, *, expected_version: int | None = None
 ) -> Checkpoint:
-    """A checkpoint of the session as it is. Repeated with the same id it returns the first one."""
+    """Create a checkpoint of the session as it is. Idempotent under its id."""
     checked = check_meta(meta)
     version = inputs.expected_version(expected_version)
     fingerprint = documents.digest("create", checked.step_id or "")
@@ -50,13 +50,13 @@ def create_checkpoint(
 
 
 def get_latest_checkpoint(store: Store, session_id: str) -> Checkpoint | None:
-    """The checkpoint written last, whatever its step count."""
+    """Read the checkpoint that was written last, whatever its step count."""
     row = latest(store.using, session_id, store._read(session_id, ("checkpoint_id",)).checkpoint_id)
     return None if row is None else value_of(store._connection, row)
 
 
 def get_checkpoint(store: Store, session_id: str, checkpoint_id: str) -> Checkpoint:
-    """One checkpoint, with the state as it was."""
+    """Read one checkpoint, with the state as it was."""
     key = inputs.identifier(checkpoint_id, "The checkpoint id", limit=inputs.MAX_CHECKPOINT_ID)
     store._read(session_id, ("session_id",))
     row = find(store.using, session_id, key)
@@ -68,7 +68,7 @@ def get_checkpoint(store: Store, session_id: str, checkpoint_id: str) -> Checkpo
 def list_checkpoints(
     store: Store, session_id: str, *, limit: int = 50, cursor: str | None = None, offset: int | None = None
 ) -> Page[Checkpoint]:
-    """The session's checkpoints, the last written first."""
+    """List the session's checkpoints, the last written first."""
     inputs.integer(limit, "limit", minimum=1)
     skip = inputs.optional_integer(offset, "offset") or 0
     rows = models.Checkpoint.objects.using(store.using).filter(session_id=session_key(session_id))
@@ -123,7 +123,7 @@ def value_of(connection: BaseDatabaseWrapper, row: models.Checkpoint) -> Checkpo
 
 
 def replay(work: UnitOfWork, meta: CheckpointMeta, fingerprint: str) -> CommitResult | None:
-    """The result of this very commit, if it was made before. A commit is known by its checkpoint id."""
+    """The result of this commit, if it was made before. A commit is identified by its checkpoint id."""
     if meta.checkpoint_id is None:
         return None
     made = find(work.connection.alias, work.session.session_id, meta.checkpoint_id)
@@ -141,7 +141,7 @@ def replay(work: UnitOfWork, meta: CheckpointMeta, fingerprint: str) -> CommitRe
 
 
 def record(work: UnitOfWork, meta: CheckpointMeta, source: str, fingerprint: str = "") -> str:
-    """Make the locked session, as this write leaves it, a checkpoint, and point at it.
+    """Add a checkpoint of the locked session as this write leaves it, and point at it.
 
     To be called when the write has nothing more to add; the version it will have is one more.
     """
@@ -171,7 +171,7 @@ def record(work: UnitOfWork, meta: CheckpointMeta, source: str, fingerprint: str
 
 
 def _new_id(work: UnitOfWork) -> str:
-    """An id that says where and when. Its last part is the event's number, so ids never meet."""
+    """An id with session, step and time. It ends with the event's number, so it is unique."""
     session = work.session
     milliseconds = int(work.now.timestamp() * 1000)
     number = (session.head_seq + 1) & 0xFFFFFF
@@ -179,7 +179,7 @@ def _new_id(work: UnitOfWork) -> str:
 
 
 def result_of(work: UnitOfWork) -> CommitResult:
-    """What the flushed write left behind."""
+    """The result of the flushed write."""
     session = work.session
     return CommitResult(
         version=session.version,

@@ -1,7 +1,7 @@
-"""Tool calls whose result is what a sub-session comes to: they wait in the parent's row.
+"""Tool calls whose result is the outcome of a sub-session: they wait in the parent's row.
 
 A wait is `ChildWait` as JSON; once settled it has the child's `status`, `output`, `error` and
-`failure_reason` as well.
+`failure_reason` as well. `edited_arguments` are those that a call was approved with in the place of its own.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages.tool_ledger import CHILD_FAILED, tool_message
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import TERMINAL_STATUSES, ChildWait
@@ -34,7 +35,7 @@ def check(values: Any) -> Waits:
 
 
 def columns(waits: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The columns of the session's row that say who is awaited. The last follows from the first."""
+    """The columns of the session's row for its awaited children. The last is derived from the first."""
     return {
         "suspended_awaiting_children": inputs.optional_mapping(waits, "suspended_awaiting_children"),
         "awaiting_children": bool(waiting(waits or {})),
@@ -47,7 +48,7 @@ def read(text: str | None) -> Waits:
 
 
 def waiting(waits: Mapping[str, Any]) -> list[str]:
-    """The sub-sessions that have not come to an end."""
+    """The sub-sessions that have not ended."""
     return [
         wait["sub_session_id"] if isinstance(wait, Mapping) and "sub_session_id" in wait else call_id
         for call_id, wait in waits.items()
@@ -60,17 +61,18 @@ def is_settled(wait: Any) -> bool:
 
 
 def result(call_id: str, wait: Mapping[str, Any], tool_name: str | None) -> dict[str, Any]:
-    """The tool message a settled wait becomes."""
-    name = wait.get("agent_type", "") if tool_name is None else tool_name
-    message = {"role": "tool", "tool_call_id": call_id, "tool_name": name}
+    """The tool message of a settled wait."""
+    call = {"id": call_id, "name": wait.get("agent_type", "") if tool_name is None else tool_name}
+    if "edited_arguments" in wait:
+        call |= {"arguments": wait["edited_arguments"], "edited": True}
     if wait["status"] == "completed":
-        return {**message, "content": wait.get("output")}
-    said = wait.get("error") or wait.get("failure_reason") or "The sub-agent failed."
-    return {**message, "content": said, "is_error": True}
+        return tool_message(call, wait.get("output"))
+    error = wait.get("error") or wait.get("failure_reason") or CHILD_FAILED
+    return tool_message(call, error, is_error=True)
 
 
 def settle(work: UnitOfWork, outcome: Mapping[str, Any]) -> list[str]:
-    """Settle what the locked session waits for from this child; the parent tool call ids."""
+    """Settle the waits of the locked session for this child; returns the parent tool call ids."""
     waits = read(work.session.suspended_awaiting_children)
     ended = [
         call_id

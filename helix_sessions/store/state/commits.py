@@ -52,7 +52,7 @@ class Step(NamedTuple):
     messages: list[tuple[str, str]]
 
     def fingerprint(self, kind: str, meta: CheckpointMeta, *more: str) -> str:
-        """By what a repeated commit is known; without an id it cannot be repeated."""
+        """What identifies a repeated commit; without an id it cannot be repeated."""
         if meta.checkpoint_id is None:
             return ""
         said = [f"{role} {content}" for role, content in self.messages]
@@ -67,8 +67,9 @@ def check(state: SessionState, messages: Messages) -> Step:
 
 
 def put(work: UnitOfWork, step: Step, meta: CheckpointMeta) -> bool:
-    """Commit a step to the locked session, all but its checkpoint; whether staged writes were promoted."""
+    """Commit a step to the locked session, without its checkpoint; whether staged writes were promoted."""
     states.put(work, step.state, step.columns)
+    work.note_activity()
     for role, content in step.messages:
         work.message(role, content)
     custom, promoted = staging.promote(work, step.state.custom_state, meta.step_id)

@@ -1,27 +1,30 @@
 """Tool calls that wait in the row for a person or a client: their entries, answers, deadlines and results.
 
-An entry is `PendingCall` as JSON with `run_id`, `requested_at`, `response` and `submitted_at`. A caller that
-saves states may put anything here, so an entry of another shape waits until it has a `submitted_at`.
+An entry is `PendingCall` as JSON with `arguments_digest`, `run_id`, `requested_at`, `response` and
+`submitted_at`, and with `by` once it is answered. A caller that saves states may put anything here, so an
+entry of another shape waits until it has a `submitted_at`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, TypeAlias
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages.tool_ledger import DENIED, EXPIRED, tool_message
 from helix_sessions.store.engine import inputs
-from helix_sessions.types import CALL_KINDS, PendingCall
+from helix_sessions.types import APPROVERS, CALL_KINDS, PendingCall
+from helix_sessions.values import response_schemas
 
 Entry: TypeAlias = dict[str, Any]
 Entries: TypeAlias = dict[str, Any]
 
-EXPIRED = "The deadline for an answer has passed."
-DENIED = "The call was denied."
+DEADLINE: dict[str, Any] = {"kind": "deadline", "id": None}
 
 
 def columns(calls: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The columns of the session's row that say what is pending. The last two follow from the first."""
+    """The columns of the session's row for its pending calls. The last two are derived from the first."""
     if calls is None:
         return {"pending_client_tool_calls": None, "awaiting_client": False, "next_deadline": None}
     return {
@@ -65,12 +68,22 @@ def check(values: Any) -> Entries:
                 call.approval_id, "approval_id", limit=inputs.MAX_TOOL_CALL_ID
             ),
             "deadline": None if deadline is None else deadline.isoformat(),
+            "response_schema": _schema(call.response_schema),
         }
+        entries[call_id]["arguments_digest"] = arguments_digest(entries[call_id])
+        if inputs.choice(call.approver, APPROVERS, "The approver of a pending call") != "driver":
+            entries[call_id]["approver"] = call.approver
     return entries
 
 
 def tool_call_id(value: Any) -> str:
     return inputs.identifier(value, "tool_call_id", limit=inputs.MAX_TOOL_CALL_ID)
+
+
+def arguments_digest(entry: Entry) -> str:
+    """What tells the question of an entry from others: the sha256 of its tool's name and its arguments."""
+    asked = documents.canonical([entry.get("tool_name"), entry.get("arguments")])
+    return sha256(asked.encode()).hexdigest()
 
 
 def request(entries: Entries, run_id: str, now: datetime) -> Entries:
@@ -79,21 +92,21 @@ def request(entries: Entries, run_id: str, now: datetime) -> Entries:
     return {call_id: {**entry, **asked} for call_id, entry in entries.items()}
 
 
-def answer(entry: Entry, response: dict[str, Any], now: datetime) -> Entry:
-    """The entry with its answer."""
-    return {**entry, "response": response, "submitted_at": now.isoformat()}
+def answer(entry: Entry, response: dict[str, Any], by: Mapping[str, Any], now: datetime) -> Entry:
+    """The entry with its answer, and who gave it."""
+    return {**entry, "response": response, "submitted_at": now.isoformat(), "by": dict(by)}
 
 
 def expire(calls: Entries, now: datetime) -> list[str]:
-    """Answer calls past their deadline with an error; their ids."""
+    """Answer calls past their deadline with an error; returns their ids."""
     late = [call_id for call_id, entry in unanswered(calls) if (at := _deadline(entry)) and at <= now]
     for call_id in late:
-        calls[call_id] = answer(calls[call_id], {"error": EXPIRED, "expired": True}, now)
+        calls[call_id] = answer(calls[call_id], {"error": EXPIRED, "expired": True}, DEADLINE, now)
     return late
 
 
 def is_expired(entry: Entry) -> bool:
-    """Whether the entry's answer is that its deadline passed."""
+    """Whether the entry was answered by its deadline."""
     return bool(_response(entry).get("expired"))
 
 
@@ -102,25 +115,30 @@ def is_approved(entry: Entry) -> bool:
     return _response(entry).get("approved") is True
 
 
+def approved_call(entry: Entry) -> Entry:
+    """The entry of an approved call with the arguments to execute, which the approver may have replaced."""
+    return {**entry, "arguments": _response(entry).get("arguments", entry.get("arguments"))}
+
+
+def is_edited(entry: Entry) -> bool:
+    """Whether the approver has replaced the arguments."""
+    return "arguments" in _response(entry)
+
+
 def result(call_id: str, entry: Entry) -> dict[str, Any]:
     """The tool message an answered call becomes."""
-    response = entry.get("response")
-    said = _response(entry)
-    message: dict[str, Any] = {
-        "role": "tool",
-        "tool_call_id": call_id,
-        "tool_name": entry.get("tool_name", ""),
-    }
-    if said.get("approved") is False:
-        reasons = (said.get("reason"), said.get("error"))
-        return {**message, "content": next(filter(None, reasons), DENIED), "is_error": True}
-    if "error" in said:
-        return {**message, "content": said["error"], "is_error": True}
-    return {**message, "content": said.get("result", response)}
+    call = {"id": call_id, "name": entry.get("tool_name", "")}
+    response = _response(entry)
+    if response.get("approved") is False:
+        reason = response.get("reason") or response.get("error") or DENIED
+        return tool_message(call, reason, is_error=True)
+    if "error" in response:
+        return tool_message(call, response["error"], is_error=True)
+    return tool_message(call, response.get("result", entry.get("response")))
 
 
 def requested_at(entry: Any) -> Any:
-    """When the call was asked for, as the entry says it."""
+    """The time the call was requested at."""
     return entry.get("requested_at") if isinstance(entry, Mapping) else None
 
 
@@ -129,12 +147,16 @@ def _response(entry: Any) -> Mapping[str, Any]:
     return response if isinstance(response, Mapping) else {}
 
 
+def _schema(schema: Any) -> dict[str, Any] | None:
+    return None if schema is None else response_schemas.check(schema)
+
+
 def _deadline(entry: Any) -> datetime | None:
     return moment(entry.get("deadline")) if isinstance(entry, Mapping) else None
 
 
 def moment(value: Any) -> datetime | None:
-    """A time of an entry in UTC; what is none is no mistake of whoever reads it."""
+    """A time of an entry in UTC; `None` if it is not a timestamp."""
     try:
         at = _parsed(value)
         if not isinstance(at, datetime):

@@ -1,4 +1,4 @@
-"""Where the agent's own document is kept: whole while it is small, as writes on a base when it is large.
+"""Snapshots of the custom state: whole while it is small, as writes on a base when it is large.
 
 A session points at a snapshot number, and so does each checkpoint; the numbers they point at are pinned.
 A large document that changes a little per step is stored once, with a chain of small writes behind it,
@@ -14,15 +14,17 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.models import StateSnapshot
 from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.state import sql
 from helix_sessions.writes import apply_writes, diff
 
 SMALL = 16 * 1024
-"""Documents up to this size are always stored whole, without looking at the one before."""
+"""Documents up to this size are stored whole, without reading the one before."""
 
 LONGEST_CHAIN = 200
-"""So many writes are put on one base before a new one is stored."""
+"""The most writes on one base, before a new base is stored."""
 
 
 def read(connection: BaseDatabaseWrapper, session_id: str, base: int, number: int) -> dict[str, Any]:
@@ -38,20 +40,11 @@ def read_many(
     found: dict[int, dict[str, Any]] = {0: {}}
     if wanted - {0}:
         first = min(base for base, number in places if number)
-        rows = fetch(connection, _range_sql(connection.vendor), [session_id, first, max(wanted)])
+        rows = fetch(connection, sql.snapshots(dialect_of(connection)), [session_id, first, max(wanted)])
         found.update((number, state) for number, state in fold(session_id, rows) if number in wanted)
         if not wanted <= found.keys():
             raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
     return found
-
-
-def _range_sql(vendor: str) -> str:
-    snapshots = table(StateSnapshot)
-    columns = snapshots.selection(vendor, ("number", "base", "document"))
-    return (
-        f"SELECT {columns} FROM {snapshots.name}"  # noqa: S608
-        ' WHERE "session_id" = %s AND "number" BETWEEN %s AND %s ORDER BY "number"'
-    )
 
 
 def fold(session_id: str, rows: Iterable[Sequence[Any]]) -> Iterable[tuple[int, dict[str, Any]]]:
@@ -71,7 +64,7 @@ def record(
     before: dict[str, Any] | None = None,
     writes: list[dict[str, Any]] | None = None,
 ) -> None:
-    """Make this the session's document. `before` and `writes` save reading and comparing, where known."""
+    """Store the session's document, if it has changed. `before` and `writes` save a read and a diff."""
     session = work.session
     digest = documents.digest(text)
     if session.state_number and digest == session.state_digest:
@@ -83,11 +76,7 @@ def record(
     if change is None:
         work.insert(StateSnapshot, number=number, base=number, document=text)
         if session.state_number > session.state_pinned:
-            work.delete(
-                StateSnapshot,
-                '"number" > %s AND "number" < %s',
-                [session.state_pinned, number],
-            )
+            work.delete(StateSnapshot, ("number", ">", session.state_pinned), ("number", "<", number))
         work.change(state_number=number, state_base=number, state_size=len(text), state_delta=0)
     else:
         work.insert(StateSnapshot, number=number, base=session.state_base, document=change)
@@ -96,7 +85,7 @@ def record(
 
 
 def pin(work: UnitOfWork) -> None:
-    """Keep the present document: a checkpoint points at it."""
+    """Keep the present document, because a checkpoint points at it."""
     if work.session.state_pinned != work.session.state_number:
         work.change(state_pinned=work.session.state_number)
 
@@ -107,7 +96,7 @@ def _change(
     before: dict[str, Any] | None,
     writes: list[dict[str, Any]] | None,
 ) -> str | None:
-    """The writes that lead to this document, if they are worth storing instead of it."""
+    """The writes that lead to this document, if they are small enough to store instead."""
     session = work.session
     room = session.state_size // 2 - session.state_delta
     if not session.state_base or room <= 0 or session.state_number - session.state_base >= LONGEST_CHAIN:

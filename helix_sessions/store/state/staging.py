@@ -1,6 +1,6 @@
 """Staged writes of tools: kept apart until their step is committed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,9 +12,8 @@ from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
 from helix_sessions.store.engine import cursors, inputs
-from helix_sessions.store.engine.session_rows import ALL_COLUMNS
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.transactions import check_version
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import checkpoints, snapshots
@@ -26,7 +25,7 @@ from helix_sessions.writes import apply_writes, parse_writes
 def stage_changes(
     store: Store, session_id: str, step_id: str, tool_call_id: str, writes: Iterable[Any]
 ) -> StagedChange:
-    """Keep a tool's writes for the commit of its step. The same step and call again replaces them,
+    """Stage a tool's writes for the commit of its step. The same step and call again replaces them,
     in their old place."""
     step = inputs.identifier(step_id, "step_id")
     call = inputs.identifier(tool_call_id, "tool_call_id")
@@ -38,7 +37,7 @@ def stage_changes(
 
 
 def get_staged_changes(store: Store, session_id: str, step_id: str | None = None) -> list[StagedChange]:
-    """What is staged, in the order it will be applied."""
+    """The staged writes, in the order of their application."""
     store._read(session_id, ("session_id",))
     return staged(store.using, session_id, inputs.optional_identifier(step_id, "step_id"))
 
@@ -46,7 +45,7 @@ def get_staged_changes(store: Store, session_id: str, step_id: str | None = None
 def list_staged_changes(
     store: Store, session_id: str, *, step_id: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[StagedChange]:
-    """A page of what is staged, in the order it will be applied."""
+    """A page of the staged writes, in the order of their application."""
     inputs.integer(limit, "limit", minimum=1)
     rows = models.StagedChange.objects.using(store.using).filter(session_id=session_key(session_id))
     step = inputs.optional_identifier(step_id, "step_id")
@@ -77,7 +76,7 @@ def has_staged_changes(store: Store, session_id: str, step_id: str | None = None
 def promote_staging(
     store: Store, session_id: str, step_id: str, meta: MetaLike = None, *, expected_version: int | None = None
 ) -> CommitResult:
-    """Apply what a step staged to the stored state, with a checkpoint. Nothing staged changes nothing."""
+    """Apply the staged writes of a step to the stored state, with a checkpoint, if there are any."""
     step = inputs.identifier(step_id, "step_id")
     checked = replace(checkpoints.check_meta(meta), step_id=step)
     version = inputs.expected_version(expected_version)
@@ -97,7 +96,7 @@ def promote_staging(
 
 
 def discard_staging(store: Store, session_id: str, step_id: str | None = None) -> int:
-    """Forget what is staged; returns how many changes went."""
+    """Discard the staged writes; returns how many."""
     step = inputs.optional_identifier(step_id, "step_id")
     with store._write(session_id) as work:
         work.versioned = False
@@ -108,7 +107,7 @@ def discard_staging(store: Store, session_id: str, step_id: str | None = None) -
 
 
 def cleanup_orphaned_staging(store: Store, *, older_than: timedelta, session_id: str | None = None) -> int:
-    """Forget changes staged longer ago than that, unless a run of their session is running; how many."""
+    """Discard writes that were staged longer ago, unless their session has a run; returns how many."""
     if not isinstance(older_than, timedelta):
         raise InvalidInput("older_than must be a timedelta.")
     try:
@@ -129,8 +128,7 @@ def cleanup_orphaned_staging(store: Store, *, older_than: timedelta, session_id:
                 count = 0
                 if work.session.run_id is None:
                     count = rows.filter(session_id=key).count()
-                    encode = table(models.StagedChange).encoder(work.connection.vendor, ("staged_at",))
-                    _forget(work, count, '"staged_at" < %s', encode([before]))
+                    _forget(work, count, ("staged_at", "<", before))
             removed += count
         except SessionNotFound:
             continue
@@ -138,7 +136,7 @@ def cleanup_orphaned_staging(store: Store, *, older_than: timedelta, session_id:
 
 
 def stage(work: UnitOfWork, step_id: str, tool_call_id: str, writes: str) -> None:
-    """Keep the text of writes for the commit of their step."""
+    """Stage the text of writes for the commit of their step."""
     session = work.session
     key = {"step_id": step_id, "tool_call_id": tool_call_id}
     last = None
@@ -146,6 +144,7 @@ def stage(work: UnitOfWork, step_id: str, tool_call_id: str, writes: str) -> Non
         rows = models.StagedChange.objects.using(work.connection.alias).filter(session_id=session.session_id)
         if rows.filter(**key).exists():
             work.update(models.StagedChange, key, writes=writes, staged_at=work.now)
+            work.change(staged_count=session.staged_count)  # so that who knows the row sees that it changed
             return
         last = rows.aggregate(last=Max("place"))["last"]
     place = 0 if last is None else last + 1
@@ -154,7 +153,7 @@ def stage(work: UnitOfWork, step_id: str, tool_call_id: str, writes: str) -> Non
 
 
 def staged(using: str, session_id: str, step_id: str | None = None) -> list[StagedChange]:
-    """What is staged, in the order it will be applied."""
+    """The staged writes, in the order of their application."""
     rows = models.StagedChange.objects.using(using).filter(session_id=session_id)
     if step_id is not None:
         rows = rows.filter(step_id=step_id)
@@ -170,7 +169,7 @@ def _value(row: models.StagedChange) -> StagedChange:
 def promote(
     work: UnitOfWork, custom: dict[str, Any], step_id: str | None = None
 ) -> tuple[dict[str, Any], list[StagedChange]]:
-    """Apply what is staged on top of a document; the outcome, and what was applied."""
+    """Apply the staged writes to a document; returns the outcome, and the writes."""
     if not work.session.staged_count:
         return custom, []
     changes = staged(work.connection.alias, work.session.session_id, step_id)
@@ -183,20 +182,20 @@ def promote(
 
 
 def tell(work: UnitOfWork, step_id: str | None, changes: Iterable[StagedChange]) -> None:
-    """Log that what was staged is in the state now."""
+    """Log that staged writes were applied."""
     calls = [{"step_id": change.step_id, "tool_call_id": change.tool_call_id} for change in changes]
     work.event("staging_promoted", {"step_id": step_id, "changes": calls})
 
 
 def discard(work: UnitOfWork) -> bool:
-    """Forget all that is staged for the locked session; whether there was anything."""
+    """Discard the staged writes of the locked session; returns whether there were any."""
     count = work.session.staged_count
     _forget(work, count)
     return bool(count)
 
 
 def discard_step(work: UnitOfWork, step_id: str) -> None:
-    """Forget what a step of the locked session staged."""
+    """Discard the staged writes of a step of the locked session."""
     if work.session.staged_count:
         _forget_step(work, step_id, len(staged(work.connection.alias, work.session.session_id, step_id)))
 
@@ -205,10 +204,10 @@ def _forget_step(work: UnitOfWork, step_id: str | None, count: int) -> None:
     if step_id is None:
         _forget(work, count)
     else:
-        _forget(work, count, '"step_id" = %s', [step_id])
+        _forget(work, count, ("step_id", "=", step_id))
 
 
-def _forget(work: UnitOfWork, count: int, condition: str = "", params: Sequence[Any] = ()) -> None:
+def _forget(work: UnitOfWork, count: int, *conditions: tuple[str, str, Any]) -> None:
     if count:
-        work.delete(models.StagedChange, condition, params)
+        work.delete(models.StagedChange, *conditions)
         work.change(staged_count=work.session.staged_count - count)

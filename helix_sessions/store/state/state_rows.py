@@ -1,68 +1,95 @@
 """`SessionState` and its two stored forms: the session's row, and the frame of a checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
+
+from django.db import models
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
 from helix_sessions.models import Session
+from helix_sessions.models.fields import DocumentField, IdField
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.session_rows import DOCUMENT_COLUMNS, SessionRow
+from helix_sessions.store.engine.session_columns import (
+    MAPS,
+    SAVED_COLUMNS,
+    STATE_COLUMNS,
+    is_document,
+    is_time,
+)
+from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.state import child_waits, pending_calls
 from helix_sessions.types import SESSION_STATUSES, SessionState
 
-_SCALARS = (
-    "agent_type",
-    "stream_id",
-    "failure_reason",
-    "suspended_step_id",
-    "parent_session_id",
-    "root_session_id",
-    "mode",
-    "version",
-    "resume_count",
-    "head_seq",
-    "user_id",
-)
-_TIMES = ("expires_at", "created_at", "updated_at")
-_TEXTS = (*DOCUMENT_COLUMNS, "error", "tags", "metadata")
 _IN_CHECKPOINT = ("status", "step_count", "message_count")
 """Fields that the checkpoint has as columns of its own."""
+_NOT_IN_FRAME = (
+    *("session_id", "owner_id", "checkpoint_id", "checkpointed_at", "checkpoint_source"),
+    *_IN_CHECKPOINT,
+)
+_IN_FRAME = tuple(name for name in STATE_COLUMNS if name not in _NOT_IN_FRAME)
+_TEXTS = tuple(name for name in _IN_FRAME if is_document(name))
+_TIMES = tuple(name for name in _IN_FRAME if is_time(name))
+_SCALARS = tuple(name for name in _IN_FRAME if name not in (*_TEXTS, *_TIMES))
+
+Check: TypeAlias = Callable[[Any, str], Any]
+
+_OWN_CHECKS: dict[str, Check] = {
+    "status": lambda value, _: inputs.choice(value, SESSION_STATUSES, "The status"),
+    "tags": lambda value, _: documents.write(inputs.tags(value)),
+    "metadata": lambda value, _: inputs.metadata(value),
+}
+"""Columns that take only some values of their type."""
+
+_FOLLOWED: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "error": inputs.error_columns,
+    "pending_client_tool_calls": pending_calls.columns,
+    "suspended_awaiting_children": child_waits.columns,
+}
+"""Columns that other columns are derived from."""
+
+
+def _check_of(name: str) -> Check:
+    """The check of a value that a caller saves in a column. It follows from the type of the column."""
+    field = table(Session).fields[name]
+    if name in _OWN_CHECKS:
+        return _OWN_CHECKS[name]
+    if name in MAPS:
+        return inputs.mapping
+    return next(check for kind, check in _CHECKS.items() if isinstance(field, kind))
+
+
+_CHECKS: dict[type["models.Field[Any, Any]"], Check] = {
+    DocumentField: lambda value, _: documents.dump(value),
+    models.DateTimeField: inputs.moment,
+    models.BooleanField: inputs.flag,
+    models.IntegerField: inputs.integer,
+    IdField: inputs.identifier,
+    models.TextField: inputs.text,
+}
+
+
+_SAVED = [
+    (name, table(Session).fields[name].null, _check_of(name))
+    for name in SAVED_COLUMNS
+    if name not in _FOLLOWED
+]
+"""The columns that a save writes, whether they may be null, and how their values are checked."""
 
 
 def owned_columns(state: SessionState) -> dict[str, Any]:
-    """What the caller of a save decides, checked, as columns of the session's row."""
+    """The columns of the session's row that a save writes, checked."""
     if not isinstance(state, SessionState):
         raise InvalidInput(f"A state must be a SessionState, not {type(state).__name__}.")
-    return {
-        "status": inputs.choice(state.status, SESSION_STATUSES, "The status"),
-        "step_count": inputs.integer(state.step_count, "step_count"),
-        "output": inputs.document(state.output),
-        "error": inputs.string_document(state.error, "error"),
-        "failure_reason": None
-        if state.failure_reason is None
-        else inputs.text(state.failure_reason, "failure_reason"),
-        "interrupt_context": inputs.document(state.interrupt_context),
-        **pending_calls.columns(state.pending_client_tool_calls),
-        **child_waits.columns(state.suspended_awaiting_children),
-        "suspended_step_id": inputs.optional_identifier(state.suspended_step_id, "suspended_step_id"),
-        "suspension_context": inputs.document(state.suspension_context),
-        "completed_client_tool_calls": inputs.optional_mapping(
-            state.completed_client_tool_calls, "completed_client_tool_calls"
-        ),
-        "client_tool_call_ownership": inputs.optional_mapping(
-            state.client_tool_call_ownership, "client_tool_call_ownership"
-        ),
-        "tracing_context": inputs.document(state.tracing_context),
-        "location": inputs.document(state.location),
-        "expires_at": inputs.optional_moment(state.expires_at, "expires_at"),
-        "user_id": inputs.optional_identifier(state.user_id, "user_id"),
-        "tags": documents.write(inputs.tags(state.tags)),
-        "metadata": inputs.metadata(state.metadata),
-        "workspace_ref": inputs.document(state.workspace_ref),
-    }
+    columns: dict[str, Any] = {}
+    for name, may_be_null, check in _SAVED:
+        value = getattr(state, name)
+        columns[name] = None if value is None and may_be_null else check(value, name)
+    for name, follow in _FOLLOWED.items():
+        columns.update(follow(getattr(state, name)))
+    return columns
 
 
 def custom_state(state: SessionState) -> str:
@@ -73,26 +100,21 @@ def custom_state(state: SessionState) -> str:
 
 
 def state_of(row: SessionRow, custom: dict[str, Any]) -> SessionState:
-    """The state a session's row, read whole, stands for."""
-    values: dict[str, Any] = {name: getattr(row, name) for name in (*_SCALARS, *_TIMES, *_IN_CHECKPOINT)}
+    """The state of a session's row, which was read with all columns."""
+    values: dict[str, Any] = {name: getattr(row, name) for name in STATE_COLUMNS}
     for name in _TEXTS:
-        text = getattr(row, name)
+        text = values[name]
         values[name] = None if text is None else documents.load(text)
     values["tags"] = tuple(values["tags"])
     return SessionState(
-        session_id=row.session_id,
         custom_state=custom,
         forked_from=_forked_from(row.forked_from_session_id, row.forked_from_checkpoint_id),
-        owner_id=row.owner_id,
-        checkpoint_id=row.checkpoint_id,
-        checkpointed_at=row.checkpointed_at,
-        checkpoint_source=row.checkpoint_source,
         **values,
     )
 
 
 def frame_of(row: SessionRow, *, version: int, now: datetime) -> str:
-    """The text of a checkpoint's frame: the row as this write will leave it, empty values left out."""
+    """The text of a checkpoint's frame: the row as this write leaves it, without nulls."""
     columns = vars(row)
     values = {name: value for name in _SCALARS if (value := columns[name]) is not None}
     values.update({name: at.isoformat() for name in _TIMES if (at := columns[name]) is not None})
@@ -113,20 +135,21 @@ def state_of_frame(
     custom: dict[str, Any],
     checkpoint_id: str,
     created_at: datetime,
-    source: str,
+    source: Any,
     **columns: Any,
 ) -> SessionState:
-    """The state a checkpoint stands for; `columns` are those of `_IN_CHECKPOINT`."""
-    values: dict[str, Any] = dict(frame)
+    """The state of a checkpoint; `columns` are those of `_IN_CHECKPOINT`."""
+    # Only what is known: a process of the next version may have written the frame.
+    values = {name: frame[name] for name in _IN_FRAME if name in frame}
     for name in _TIMES:
         if name in values:
             values[name] = datetime.fromisoformat(values[name])
     values["tags"] = tuple(values["tags"])
-    if "forked_from" in values:
-        values["forked_from"] = _forked_from(*values["forked_from"])
-    if "owner_id" in values:
+    if "forked_from" in frame:
+        values["forked_from"] = _forked_from(*frame["forked_from"])
+    if "owner_id" in frame:
         owner = table(Session).model._meta.get_field("owner")
-        values["owner_id"] = owner.target_field.to_python(values["owner_id"])  # type: ignore[union-attr]
+        values["owner_id"] = owner.target_field.to_python(frame["owner_id"])  # type: ignore[union-attr]
     return SessionState(
         session_id=session_id,
         custom_state=custom,
@@ -140,3 +163,14 @@ def state_of_frame(
 
 def _forked_from(session_id: str | None, checkpoint_id: str | None) -> tuple[str, str | None] | None:
     return None if session_id is None else (session_id, checkpoint_id)
+
+
+def columns_of_frame(frame: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Some columns of the session's row as they were at a checkpoint; what was null is not in its frame."""
+    values = {name: frame.get(name) for name in names}
+    for name, value in values.items():
+        if value is not None and is_document(name):
+            values[name] = documents.write(value)
+        elif value is not None and is_time(name):
+            values[name] = datetime.fromisoformat(value)
+    return values

@@ -1,10 +1,9 @@
-"""The files that archived events lie in."""
+"""The files of archived events."""
 
 import gzip
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from functools import cache, partial
 from io import TextIOWrapper
 from tempfile import SpooledTemporaryFile
 from typing import Any, cast
@@ -18,11 +17,15 @@ from helix_sessions.conf import conf
 from helix_sessions.content import documents, encryption
 from helix_sessions.content.storages import folder_of, storage_named
 from helix_sessions.exceptions import NotConfigured
-from helix_sessions.models import ArchivedRange, Event
+from helix_sessions.models import ArchivedRange
 from helix_sessions.store.engine.connection import fetch
-from helix_sessions.store.engine.tables import aware, table
-from helix_sessions.store.transcript import log_rows
+from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.engine.tables import aware
+from helix_sessions.store.transcript import log_rows, sql
 from helix_sessions.types import EventRecord
+
+FOLDER = "helix_sessions/archives"
+"""Where in the storage archives are written."""
 
 EVENTS_PER_PAGE = 500
 
@@ -34,7 +37,7 @@ _log = logging.getLogger("helix_sessions.archives")
 
 
 def archive_storage() -> Storage:
-    """Where archives go; it has to be chosen."""
+    """The storage of archives. Raises `NotConfigured` without one."""
     if not conf.ARCHIVE_STORAGE:
         raise NotConfigured(
             "Set HELIX_SESSIONS['ARCHIVE_STORAGE'] to the alias in STORAGES of a storage that is not public."
@@ -45,14 +48,14 @@ def archive_storage() -> Storage:
 def write_file(
     storage: Storage, session_id: str, first: int, last: int, lines: Iterator[str]
 ) -> tuple[str, int]:
-    """Write a range's lines to a new file; its name and size."""
+    """Write a range's lines to a new file; returns its name and size."""
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
         with gzip.GzipFile(fileobj=cast(Any, spool), mode="wb", mtime=0) as packed:
             for seq, line in enumerate(lines, first):
                 packed.write(f"{encryption.seal_text(line_place(session_id, seq), line)}\n".encode())
         size = spool.tell()
         spool.seek(0)
-        wanted = f"{conf.ARCHIVE_PREFIX.strip('/')}/{folder_of(session_id)}/{first}-{last}.jsonl.gz"
+        wanted = f"{FOLDER}/{folder_of(session_id)}/{first}-{last}.jsonl.gz"
         return storage.save(wanted, File(cast(Any, spool))), size
 
 
@@ -66,22 +69,23 @@ def read_file(archive: ArchivedRange) -> Iterator[str]:
 
 
 def is_sealed_by(archive: ArchivedRange, ring: encryption.Keyring) -> bool:
-    """Whether an archive is as the ring would write it now."""
+    """Whether an archive is sealed with the active key."""
     with storage_named(archive.storage).open(archive.name, "rb") as stored:
         unpacked = gzip.GzipFile(fileobj=cast(Any, stored), mode="rb")
         return ring.is_current(unpacked.readline().decode())
 
 
 def line_place(session_id: str, seq: int) -> encryption.Place:
-    """Where an archived event is, for who seals it and who opens it."""
+    """The place of an archived event, which its seal is bound to."""
     return ("archivedrange", "line", session_id, seq)
 
 
 def event_lines(connection: BaseDatabaseWrapper, session_id: str, first: int, last: int) -> Iterator[str]:
     """The events of a range as JSON lines. Their data are the stored text, not parsed."""
+    lines = sql.events_to_archive(dialect_of(connection))
     while first <= last:
         until = min(last, first + EVENTS_PER_PAGE - 1)
-        rows = fetch(connection, _lines_sql(connection.vendor), [session_id, first, until])
+        rows = fetch(connection, lines, [session_id, first, until])
         for seq, kind, data, turn_id, run_id, created_at, _ in log_rows.opened(session_id, rows):
             values = {
                 "seq": seq,
@@ -107,20 +111,18 @@ def files_of(using: str, session_id: str) -> list[ArchivedRange]:
 
 
 def forget(connection: BaseDatabaseWrapper, session_id: str) -> None:
-    """Remove the notes of a session's archives, and after the commit the files."""
-    files = fetch(
-        connection,
-        f'DELETE FROM {table(ArchivedRange).name} WHERE "session_id" = %s RETURNING "storage", "name"',  # noqa: S608
-        [session_id],
-    )
-    for alias, name in files:
-        transaction.on_commit(
-            partial(delete_file, connection.alias, alias, name), using=connection.alias, robust=True
-        )
+    """Remove a session's archives: their rows now, their files after the commit."""
+    for alias, name in fetch(connection, sql.REMOVE_ARCHIVES, [session_id]):
+        _delete_after_commit(connection.alias, alias, name)
+
+
+def _delete_after_commit(using: str, alias: str, name: str) -> None:
+    # A function: Django logs the failure of a robust one by its name, which a partial does not have.
+    transaction.on_commit(lambda: delete_file(using, alias, name) and None, using=using, robust=True)
 
 
 def delete_file(using: str, alias: str, name: str, *, besides: str | None = None) -> bool:
-    """Delete an archive's file, unless the note of a session besides this one names it."""
+    """Delete an archive's file, unless a row of another session names it."""
     notes = ArchivedRange.objects.using(using).filter(storage=alias, name=name)
     if notes.exclude(session_id=besides).exists() if besides is not None else notes.exists():
         return False
@@ -130,11 +132,3 @@ def delete_file(using: str, alias: str, name: str, *, besides: str | None = None
         _log.exception("The archive %s in storage %s could not be deleted.", name, alias)
         raise
     return True
-
-
-@cache
-def _lines_sql(vendor: str) -> str:
-    return (
-        f"SELECT {log_rows.selection(vendor)} FROM {table(Event).name} e {log_rows.MESSAGE}"  # noqa: S608
-        ' WHERE e."session_id" = %s AND e."seq" BETWEEN %s AND %s ORDER BY e."seq"'
-    )

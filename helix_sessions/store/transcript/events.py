@@ -1,20 +1,18 @@
-"""The event log: appended to, read in ranges."""
+"""The event log: append, read ranges."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC
-from functools import lru_cache
 from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import EventsArchived, InvalidInput
-from helix_sessions.models import Event, EventKey, Session
+from helix_sessions.models import EventKey
 from helix_sessions.store.engine import cursors, inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.tables import aware, table
-from helix_sessions.store.engine.tombstones import present
+from helix_sessions.store.engine.tables import aware
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.transcript import archive_files, log_rows
+from helix_sessions.store.transcript import archive_files, log_rows, sql
 from helix_sessions.types import JSON, ROLES, UNSET, EventRecord, EventTexts
 
 _MAX_TYPES = 500
@@ -33,7 +31,7 @@ def emit_event(
     run_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> EventRecord:
-    """Append to the log. A message type with a `content` is a message too. The same idempotency
+    """Append an event. A message type with a `content` is a message too. The same idempotency
     key again returns the first record."""
     kind = inputs.identifier(type, "The type of an event")
     turn = inputs.optional_identifier(turn_id, "turn_id")
@@ -55,6 +53,7 @@ def emit_event(
                     return archive_files.event_of(work.session.session_id, made.record)
                 return get_events(store, session_id, made.seq, made.seq + 1)[0]
         work.versioned = role is not None
+        work.note_activity()
         given = UNSET if run is None else run
         if role is not None and text is not None:
             seq = work.message(role, text, run_id=given, turn_id=turn)
@@ -83,15 +82,17 @@ def get_events(
     *,
     types: Iterable[str] | None = None,
     run_id: str | None = None,
+    turn_id: str | None = None,
     limit: int | None = None,
 ) -> list[EventRecord]:
-    """Events of the half-open range `[from_seq, to_seq)`, oldest first.
+    """Read the events of the half-open range `[from_seq, to_seq)`, oldest first.
 
     Without `from_seq` the first is the first there is. One before that, in the part of the log that was
     archived, raises `EventsArchived`.
     """
     key = session_key(session_id)
-    return [record(key, row) for row in _event_rows(store, key, from_seq, to_seq, types, run_id, limit)]
+    rows = _event_rows(store, key, from_seq, to_seq, types, limit, run_id=run_id, turn_id=turn_id)
+    return [record(key, row) for row in rows]
 
 
 def get_event_texts(
@@ -102,15 +103,16 @@ def get_event_texts(
     *,
     types: Iterable[str] | None = None,
     run_id: str | None = None,
+    turn_id: str | None = None,
     limit: int,
     cursor: str | None = None,
 ) -> EventTexts:
-    """`get_events` for who passes the events on: a page of texts, their data not parsed."""
+    """`get_events` as a page of JSON texts, for callers that pass them on unparsed."""
     key = session_key(session_id)
     most = min(inputs.integer(limit, "limit", minimum=1), inputs.MAX_INTEGER - 1)
     if cursor is not None:
         [from_seq] = cursors.decode("events", cursor, int)
-    rows = _event_rows(store, key, from_seq, to_seq, types, run_id, most + 1)
+    rows = _event_rows(store, key, from_seq, to_seq, types, most + 1, run_id=run_id, turn_id=turn_id)
     page = rows[:most]
     beginning = f'{{"session_id":{documents.write(key)},"seq":'
     return EventTexts(
@@ -125,45 +127,32 @@ def _event_rows(
     from_seq: int | None,
     to_seq: int | None,
     types: Iterable[str] | None,
-    run_id: str | None,
     limit: int | None,
+    *,
+    run_id: str | None,
+    turn_id: str | None,
 ) -> list[Sequence[Any]]:
     asked = inputs.optional_integer(from_seq, "from_seq")
     first = asked or 0
     end = inputs.MAX_INTEGER if to_seq is None else inputs.integer(to_seq, "to_seq")
     most = inputs.MAX_INTEGER if limit is None else inputs.integer(limit, "limit")
-    run = inputs.optional_identifier(run_id, "run_id")
+    given = {"run_id": run_id, "turn_id": turn_id}
+    named = {name: inputs.identifier(value, name) for name, value in given.items() if value is not None}
     kinds = None if types is None else _types(types)
     connection = store._connection
-    sql = _range_sql(connection.vendor, None if kinds is None else len(kinds), run is not None)
-    params = [key, first, end, key, *(kinds or ()), *([] if run is None else [run]), most]
+    found = sql.events(store._dialect, None if kinds is None else len(kinds), tuple(named))
+    params = [key, first, end, key, *(kinds or ()), *named.values(), most]
     if store._owner is not UNSET:
         store._read(key, ("session_id",))
-    rows = fetch(connection, sql, params, prepare=not kinds)
+    rows = fetch(connection, found, params, prepare=not kinds)
     if not rows or rows[0][0] > max(first, 1):
         # Something is missing at the start: left out by a filter, or archived.
         begin: int = store._read(key, ("first_seq",)).first_seq
         if max(first, 1) < begin and (asked is not None or end <= begin) and first < end:
             raise EventsArchived(first_available_seq=begin)
         if rows and rows[0][0] < begin:  # archived, and about to be removed
-            return _event_rows(store, key, begin, to_seq, kinds, run, limit)
+            return _event_rows(store, key, begin, to_seq, kinds, limit, run_id=run_id, turn_id=turn_id)
     return log_rows.opened(key, rows)
-
-
-@lru_cache(maxsize=64)
-def _range_sql(vendor: str, types: int | None, by_run: bool) -> str:
-    conditions = ""
-    if types is not None:
-        conditions += f' AND e."type" IN ({", ".join(["%s"] * types)})' if types else " AND 1 = 0"
-    if by_run:
-        conditions += ' AND e."run_id" = %s'
-    return (
-        f"SELECT {log_rows.selection(vendor)} FROM {table(Event).name} e {log_rows.MESSAGE}"  # noqa: S608
-        ' WHERE e."session_id" = %s AND e."seq" >= %s AND e."seq" < %s'
-        ' AND e."seq" >= (SELECT s."first_seq"'  # those before it are archived, and about to be removed
-        f' FROM {table(Session).name} s WHERE s."session_id" = %s AND {present("s.")})'
-        f'{conditions} ORDER BY e."seq" LIMIT %s'
-    )
 
 
 def record(session_id: str, row: Sequence[Any]) -> EventRecord:

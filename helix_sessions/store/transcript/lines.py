@@ -12,14 +12,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from helix_sessions.exceptions import EventsArchived
 from helix_sessions.models import ContextUpdate, Message
 from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import SessionRow
-from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.transcript import messages
+from helix_sessions.store.transcript import messages, sql
 
 
 class Hidden(NamedTuple):
-    """A message that is not in the present transcript any more."""
+    """A message that was truncated since."""
 
     role: str
     text: str
@@ -28,7 +28,7 @@ class Hidden(NamedTuple):
 
 
 class Line(NamedTuple):
-    """How many of its messages are the first of the present transcript, and those that come behind."""
+    """How many of its messages the present transcript begins with, and the messages after them."""
 
     common: int
     hidden: list[Hidden]
@@ -79,16 +79,8 @@ def _still_visible(connection: BaseDatabaseWrapper, session: SessionRow, seq: in
 def _hidden_since(
     connection: BaseDatabaseWrapper, session_id: str, seq: int, common: int, count: int
 ) -> list[Hidden]:
-    rows, updates = table(Message), table(ContextUpdate).name
-    columns = rows.selection(connection.vendor, ("role", "content", "position", "seq"), "m.")
-    found = fetch(
-        connection,
-        f"SELECT {columns},"  # noqa: S608
-        f' EXISTS (SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq")'
-        f' FROM {rows.name} m WHERE m."session_id" = %s AND m."position" >= %s AND m."position" < %s'
-        ' AND m."seq" <= %s AND m."truncated_seq" > %s ORDER BY m."position"',
-        [session_id, common, count, seq, seq],
-    )
+    place = [session_id, common, count, seq, seq]
+    found = fetch(connection, sql.hidden_messages(dialect_of(connection)), place)
     return [
         Hidden(role, messages.opened(session_id, text, position, number), bool(told))
         for role, text, position, number, told in found

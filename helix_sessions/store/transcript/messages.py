@@ -1,17 +1,15 @@
-"""The transcript: appended, read in pages, truncated."""
-
-from functools import cache
+"""The transcript: append, read pages."""
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidCursor, SessionNotFound
-from helix_sessions.models import Message, Session
+from helix_sessions.models import Message
 from helix_sessions.store.engine import cursors, inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.session_rows import SessionRow, check_owner
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.tombstones import present
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.transcript import sql
 from helix_sessions.types import UNSET, AppendResult, MessagePage, MessageTexts
 from helix_sessions.types import Messages as MessageList
 
@@ -22,23 +20,6 @@ _EVERYTHING = 2**60
 """More than any transcript has, and far from overflowing in the database's arithmetic."""
 
 
-@cache
-def _page_sql(vendor: str, newest_first: bool, from_the_end: bool) -> str:
-    """A range of the transcript with its total, as of one moment. Without rows there is no session."""
-    if from_the_end:
-        positions = '"position" < s."message_count" - %s AND m."position" >= s."message_count" - %s'
-    else:
-        positions = '"position" >= %s AND m."position" < %s'
-    return (
-        'SELECT s."message_count", s."version", s."owner_id",'  # noqa: S608
-        f" {table(Message).selection(vendor, ['content', 'position', 'seq'], 'm.')}"
-        f" FROM {table(Session).name} s LEFT JOIN {table(Message).name} m"
-        f' ON m."session_id" = s."session_id" AND m."truncated_seq" IS NULL AND m.{positions}'
-        f' WHERE s."session_id" = %s AND {present("s.")}'
-        f' ORDER BY m."position"{" DESC" if newest_first else ""}'
-    )
-
-
 def append_messages(
     store: Store,
     session_id: str,
@@ -47,13 +28,15 @@ def append_messages(
     run_id: str | None = None,
     expected_version: int | None = None,
 ) -> AppendResult:
-    """Add messages to the end of the transcript."""
+    """Append messages to the transcript."""
     checked = inputs.messages(messages)
     run = inputs.optional_identifier(run_id, "run_id")
 
     def append(work: UnitOfWork) -> None:
         for role, text in checked:
             work.message(role, text, run_id=UNSET if run is None else run)
+        if any(role in ("assistant", "tool") for role, _ in checked):
+            work.note_activity()
 
     work, _ = store._decide(session_id, append, expected_version)
     session = work.session
@@ -68,7 +51,7 @@ def append_messages(
 def get_messages(
     store: Store, session_id: str, *, offset: int = 0, limit: int | None = None, newest_first: bool = False
 ) -> MessagePage:
-    """A range of the transcript, exactly as given; `offset` counts from the end it starts at."""
+    """Read a range of the transcript, exactly as given; `offset` counts from the end it starts at."""
     found = get_message_texts(store, session_id, offset=offset, limit=limit, newest_first=newest_first)
     return MessagePage(
         messages=documents.load_all(found.texts),
@@ -86,7 +69,7 @@ def get_message_texts(
     newest_first: bool = False,
     cursor: str | None = None,
 ) -> MessageTexts:
-    """`get_messages` for who passes the messages on: the stored texts, not parsed. A cursor stays at
+    """`get_messages` as JSON texts, for callers that pass them on unparsed. A cursor stays at
     its place in the transcript, while an offset from the end moves with each new message."""
     start = min(inputs.integer(offset, "offset"), _EVERYTHING)
     most = _EVERYTHING if limit is None else min(inputs.integer(limit, "limit"), _EVERYTHING)
@@ -97,8 +80,8 @@ def get_message_texts(
     else:
         bounds = [place - most, place] if backwards else [place, place + most]
     key, connection = session_key(session_id), store._connection
-    sql = _page_sql(connection.vendor, backwards, backwards and place is None)
-    rows = fetch(connection, sql, [*bounds, key])
+    page = sql.messages(store._dialect, backwards, backwards and place is None)
+    rows = fetch(connection, page, [*bounds, key])
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
     row = SessionRow.read(key, _PAGE_COLUMNS, rows[0][:3])

@@ -1,21 +1,22 @@
-"""Reading along: the log from a point on and as it grows, and what is published without being stored."""
+"""Subscriptions: the log from a point on and as it grows, and fragments, which are not stored."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from time import sleep
 from typing import Any, Literal, TypeVar, overload
 
 from django.db import InterfaceError, OperationalError, connections
 
 from helix_sessions.content import documents
-from helix_sessions.models import Event, Session
+from helix_sessions.models import Session
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import read_row
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.tombstones import present
-from helix_sessions.store.transcript import log_rows
+from helix_sessions.store.transcript import fragments as kept_fragments
+from helix_sessions.store.transcript import log_rows, sql
 from helix_sessions.store.transcript.events import record
 from helix_sessions.stream.feeds import AsyncTail
 from helix_sessions.stream.followers import FIRST_BATCH, Batch, Entry, Item, next_batch
@@ -44,11 +45,12 @@ def subscribe(
 def subscribe(
     store: Store, session_id: str, *, after: int | None = None, fragments: bool = False
 ) -> Tail[Any]:
-    """Everything after `after`, then live: each event once, in order, whoever writes it.
+    """Follow the log after `after`, then live: each event once, in order, from any writer.
 
     An iterator; on the async store an async iterator, which may be awaited first to make sure that the
     session is there. Without `after` it starts at the head as of this call. It ends when the session is
-    deleted or it is closed. With `fragments`, what is published while it waits comes in between.
+    deleted or it is closed. With `fragments` it begins with what was said so far of the message under way,
+    and what is published while it waits comes in between.
     """
     log = _log(store, session_id)
     return Tail(
@@ -77,7 +79,7 @@ def _log(store: Store, session_id: str) -> "SessionLog":
 
 
 def detach(store: Store, session_id: str) -> None:
-    """Let go of what this process holds for a session: its subscriptions end. Events stay."""
+    """End the subscriptions of this process to a session. Events stay."""
     store._read(session_id, ("session_id",))
     hub.detach(store.using, session_id)
 
@@ -109,6 +111,10 @@ class SessionLog:
         """The next events after a number, in one query; None when there is no session."""
         return self._patiently(partial(self._read, after))
 
+    def kept(self) -> list[Fragment]:
+        """What is kept of the message under way."""
+        return self._patiently(partial(kept_fragments.read, *self.key))
+
     def _open(self) -> tuple[Any, int]:
         row = read_row(connections[self.key[0]], self.key[1], ("created_at", "head_seq"), self._owner)
         return row.created_at, row.head_seq
@@ -118,7 +124,7 @@ class SessionLog:
         limit = self._limit
         session_id = self.key[1]
         params = [session_id, after, session_id, limit, session_id]
-        rows = fetch(connection, _next_sql(connection.vendor), params)
+        rows = fetch(connection, sql.next_events(dialect_of(connection)), params)
         if not rows:
             return None
         created_at, head = table(Session).decoder(("created_at", "head_seq"))(rows[0][:2])
@@ -138,23 +144,6 @@ class SessionLog:
                 connection.close()
                 sleep(seconds)
         return read()
-
-
-@cache
-def _next_sql(vendor: str) -> str:
-    """A session's next events with when it was created and its head, which a replica does not know: without
-    events one row, without a session none."""
-    head = 's."head_seq"'
-    if vendor == "postgresql":
-        head = f"CASE WHEN NOT pg_is_in_recovery() THEN {head} END"
-    return (
-        f'SELECT s."created_at", {head}, {log_rows.selection(vendor)}'  # noqa: S608
-        f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
-        ' WHERE "session_id" = %s AND "seq" > %s AND "seq" >='
-        f' (SELECT "first_seq" FROM {table(Session).name} WHERE "session_id" = %s)'
-        ' ORDER BY "seq" LIMIT %s) e ON 1 = 1'
-        f' {log_rows.MESSAGE} WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
-    )
 
 
 def event_or_fragment(session_id: str, item: Item) -> EventRecord | Fragment:

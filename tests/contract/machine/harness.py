@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass, replace
 from datetime import datetime
@@ -141,9 +141,15 @@ class Harness(RuleBasedStateMachine):
         assert dump() == self.rows
 
     def perform(
-        self, session_id: str, decide: Callable[[], Effect], function: Callable[[], Any]
+        self,
+        session_id: str,
+        decide: Callable[[], Effect],
+        function: Callable[[], Any],
+        *,
+        concerning: Collection[str] = (),
     ) -> tuple[bool, Any]:
-        """Make the call on the model and on the store, and compare; whether it was accepted, its answer."""
+        """Make the call on the model and on the store, and compare; whether it was accepted, its answer. What
+        happens to the sessions it is `concerning` is taken over."""
         try:
             effect = decide()
         except Refused as refusal:
@@ -151,6 +157,10 @@ class Harness(RuleBasedStateMachine):
             return False, None
         answer = self.call(function)
         self.adopt(session_id, effect)
+        for key in concerning:
+            self.adopt_whole(key)
+        if concerning:
+            self.adopt_whole(session_id)
         self.compare_all(session_id)
         return True, answer
 
@@ -189,6 +199,9 @@ class Harness(RuleBasedStateMachine):
             assert state.created_at == before["created_at"]
         before.update(created_at=state.created_at, updated_at=state.updated_at)
         before.update(head_seq=session.head, message_count=len(session.messages))
+        before.update(
+            runnable_at=state.runnable_at, last_agent_activity_at=state.last_agent_activity_at
+        )  # a model of its own is in test_runnable_machine
         for run in session.runs:
             if run["run_id"] is None:
                 run["run_id"] = self.store.list_runs(session_id, limit=1).items[0].run_id
@@ -200,6 +213,18 @@ class Harness(RuleBasedStateMachine):
                 ][-1:]
         if session.checkpoints and session.checkpoints[-1]["state"] is None:
             self.adopt_checkpoint(session, state)
+
+    def adopt_whole(self, session_id: str) -> None:
+        """A session that a decision about another one has changed."""
+        session = self.model.sessions[session_id]
+        session.state.update(vars_of(self.store.load_state(session_id)))
+        session.log += self.store.get_events(session_id, session.head + 1)
+        for run, known in zip(self.store.list_runs(session_id).items, reversed(session.runs), strict=True):
+            known.update({name: getattr(run, name) for name in known})
+        for ref in self.store.get_sub_session_refs(session_id):
+            session.refs[ref.sub_session_id].update(status=ref.status, result=ref.result)
+        flag = self.store.peek_interrupt_flag(session_id)
+        session.flag = None if flag is None else (flag.reason,)
 
     def adopt_checkpoint(self, session: Session, state: SessionState) -> None:
         made = session.checkpoints[-1]

@@ -124,11 +124,27 @@ class Session:
         return self.changed("state_merged") if writes else NOTHING
 
     def enter(self, status: str, given: dict[str, Any]) -> Effect:
+        given = {name: value for name, value in given.items() if value is not None}
         if status == "active":
             self.state.update(error=None, failure_reason=None, interrupt_context=None)
-        self.state.update({name: value for name, value in given.items() if value is not None})
+        self.state.update(given)
         self.state["status"] = status
-        return self.changed("status_changed")
+        types, before = ["status_changed"], self.running
+        if status in ("completed", "failed"):
+            self.state.update(pending_client_tool_calls=None, suspended_awaiting_children=None)
+            types += [] if self.flag is None else ["interrupt_cleared"]
+            self.flag = None
+        if status != "active" and before is not None:
+            self._end_run(status, given)
+            types.append("run_finished")
+        return self.changed(*types, runs={before})
+
+    def _end_run(self, status: str, given: dict[str, Any]) -> None:
+        """A decision about the session ends the run that is under way."""
+        ending = status if status in ("completed", "failed") else "interrupted"
+        run = next(run for run in self.runs if run["status"] == "running")
+        reason = given.get("failure_reason") or "session_failed" if ending == "failed" else None
+        run.update(status=ending, end_sequence="run_finished", error=given.get("error", reason))
 
     def count(self, counter: str, version: int | None) -> Effect:
         self.expect(version)
@@ -257,17 +273,13 @@ class Session:
         run = next((run for run in self.runs if run["run_id"] == run_id), None)
         if run is None:
             raise Refused(errors.RunNotFound)
-        before = self.running
-        if run["status"] != "running" and status == "running":
-            raise Refused(errors.HelixSessionsError)
-        ended = run["status"] == "running" != status
+        if run["status"] != "running":
+            raise Refused(errors.RunEnded)
         run.update(status=status, **given)
         if status == "running":
             return self.changed(runs={run_id})
-        effect = self.changed("run_finished", runs={run_id, before})
-        if ended:
-            run["end_sequence"] = "run_finished"
-        return effect
+        run["end_sequence"] = "run_finished"
+        return self.changed("run_finished", runs={run_id})
 
     # Staging
 
@@ -351,6 +363,24 @@ class Model:
         if session_id not in self.sessions:
             raise Refused(errors.SessionNotFound)
         return self.sessions[session_id]
+
+    def concerned(self, session_id: str, status: str) -> set[str]:
+        """The other sessions that a decision about this one may change: its ephemeral children, when it fails
+        or is interrupted, and theirs, and its parent, when it ends."""
+        found: set[str] = set()
+        waiting = [session_id] if status in ("failed", "interrupted") else []
+        while waiting:
+            refs = self.sessions[waiting.pop()].refs
+            below = {
+                key
+                for key, ref in refs.items()
+                if (ref["mode"], ref["location"]) == ("ephemeral", "local") and key in self.sessions
+            }
+            waiting += below - found
+            found |= below
+        if status in ("completed", "failed"):
+            found.add(self.sessions[session_id].state["parent_session_id"])
+        return found - {session_id, None}
 
     def create(self, session_id: str, **state: Any) -> Effect:
         wrong: list[type[errors.HelixSessionsError]] = []

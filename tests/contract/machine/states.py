@@ -80,6 +80,7 @@ class States(Harness):
             key,
             decide,
             lambda: self.store.update_status(key, status, **given, **more, expected_version=expected),
+            concerning=self.model.concerned(key, status) if key in self.model.sessions else (),
         )
         if accepted:
             assert answer == self.model.sessions[key].state["version"]
@@ -104,7 +105,10 @@ class States(Harness):
         if session is None:
             self.refused(Refused(SessionNotFound), swap, key)
         elif session.state["status"] in statuses and expected in (None, session.state["version"]):
-            _, answer = self.perform(key, lambda: session.enter(new, {"failure_reason": reason}), swap)
+            others = self.model.concerned(key, new)
+            _, answer = self.perform(
+                key, lambda: session.enter(new, {"failure_reason": reason}), swap, concerning=others
+            )
             assert answer == CasOk(new_version=session.state["version"])
         else:
             answer = self.call(swap)

@@ -1,0 +1,56 @@
+"""What a participant does not see of a state: the top-level keys that `PRIVATE_STATE_KEYS` names."""
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from helix_sessions.api.policy import sees_all
+from helix_sessions.conf import conf
+from helix_sessions.content import documents
+from helix_sessions.types import SessionState
+
+CARRIES_STATE = "state_merged"
+"""The one type of event that says what was written to a state."""
+
+
+def keys_hidden_from(user: Any) -> Collection[str]:
+    """The keys that this user does not see; empty for drivers and operators, and where none is private."""
+    return () if not conf.PRIVATE_STATE_KEYS or sees_all(user) else conf.PRIVATE_STATE_KEYS
+
+
+def without(state: SessionState, hidden: Collection[str]) -> SessionState:
+    """The state without these keys."""
+    if not hidden:
+        return state
+    return replace(state, custom_state=_kept(state.custom_state, hidden))
+
+
+def event_text(text: str, hidden: Collection[str]) -> str:
+    """The JSON text of an event without writes to these keys."""
+    if not hidden or f'"{CARRIES_STATE}"' not in text:
+        return text
+    event = documents.load(text)
+    if event["type"] != CARRIES_STATE or not isinstance(event["data"], dict):
+        return text
+    writes = event["data"].get("writes")
+    if isinstance(writes, list):
+        shown = [_shown(write, hidden) for write in writes if not _is_private(write, hidden)]
+        event["data"] = {**event["data"], "writes": shown}
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_private(write: Any, hidden: Collection[str]) -> bool:
+    path = write.get("path") if isinstance(write, dict) else None
+    return isinstance(path, list) and bool(path) and str(path[0]) in hidden
+
+
+def _shown(write: Any, hidden: Collection[str]) -> Any:
+    """A write to the whole document carries every key of it."""
+    if isinstance(write, dict) and not write.get("path") and isinstance(write.get("value"), dict):
+        return {**write, "value": _kept(write["value"], hidden)}
+    return write
+
+
+def _kept(document: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in hidden}

@@ -1,0 +1,197 @@
+"""The artifacts of Google's ADK: `Runner(..., artifact_service=DjangoArtifactService())`.
+
+Each session, and each user, has a session of its own for artifacts, with a note for each version. With
+`BLOB_STORAGE` the content of large ones is an attachment.
+"""
+
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from helix_sessions.content import documents
+from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound, StaleState
+from helix_sessions.integrations.extras import needed_from
+from helix_sessions.store import SessionStore
+from helix_sessions.types import JSON
+
+with needed_from("google-adk"):
+    from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
+    from google.genai.types import Part
+
+AGENT_TYPE = "google_adk_artifacts"
+_USER = "user:"
+"""The beginning of the names of artifacts that all sessions of a user share."""
+
+
+class DjangoArtifactService(BaseArtifactService):
+    """ADK's artifacts, by app, user, session and name. `fields` are those of `create_session`."""
+
+    def __init__(self, *, store: SessionStore | None = None, **fields: Any) -> None:
+        self._store = SessionStore() if store is None else store
+        self._fields = fields
+
+    async def save_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        artifact: Part | dict[str, Any],
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+    ) -> int:
+        """Keep a version; the first one is 0."""
+        part = Part.model_validate(artifact) if isinstance(artifact, dict) else artifact
+        place = (app_name, user_id, _scope(filename, session_id))
+        return await sync_to_async(self._save)(place, filename, part, custom_metadata or {})
+
+    async def load_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> Part | None:
+        """A version, or the latest; `None` if there is none."""
+        key = _key(app_name, user_id, _scope(filename, session_id))
+        found = await sync_to_async(self._load)(key, filename, version)
+        return None if found is None else Part.model_validate(found)
+
+    async def list_artifact_keys(
+        self, *, app_name: str, user_id: str, session_id: str | None = None
+    ) -> list[str]:
+        """The names in a session, and those that the user's sessions share."""
+        scopes = [""] if session_id is None else ["", session_id]
+        names: set[str] = set()
+        for scope in scopes:
+            infos = await sync_to_async(self._infos)(_key(app_name, user_id, scope))
+            names.update(info["filename"] for info in infos)
+        return sorted(names)
+
+    async def delete_artifact(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> None:
+        """Remove all versions. What they held is an attachment until the session of artifacts is deleted."""
+        await sync_to_async(self._delete)(_key(app_name, user_id, _scope(filename, session_id)), filename)
+
+    async def list_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[int]:
+        """The numbers of the versions."""
+        key = _key(app_name, user_id, _scope(filename, session_id))
+        return [info["version"] for info in await sync_to_async(self._infos)(key, filename)]
+
+    async def list_artifact_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[ArtifactVersion]:
+        """The versions, without their content."""
+        key = _key(app_name, user_id, _scope(filename, session_id))
+        return [_described(key, info) for info in await sync_to_async(self._infos)(key, filename)]
+
+    async def get_artifact_version(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> ArtifactVersion | None:
+        """What is known of a version, or of the latest."""
+        place = {"app_name": app_name, "user_id": user_id, "filename": filename, "session_id": session_id}
+        found = await self.list_artifact_versions(**place)  # type: ignore[arg-type]
+        chosen = found[-1:] if version is None else [each for each in found if each.version == version]
+        return chosen[0] if chosen else None
+
+    def _save(self, place: tuple[str, str, str], filename: str, part: Part, metadata: dict[str, Any]) -> int:
+        key = _key(*place)
+        written = part.model_dump(mode="json", exclude_none=True)
+        if not written:
+            raise InvalidInput("An artifact has a text, inline data or file data.")
+        while True:
+            try:
+                head = self._store.get_session_head(key)
+                version = len(self._infos(key, filename))
+                info = {
+                    "filename": filename,
+                    "version": version,
+                    "custom_metadata": metadata,
+                    "mime_type": _media_type(part),
+                    "create_time": timezone.now().timestamp(),
+                }
+                notes: dict[str, JSON] = {
+                    _note("info", filename, version): info,
+                    _note("part", filename, version): written,
+                }
+                self._store.put_notes(key, notes, expected_version=head.version)
+                return version
+            except SessionNotFound:
+                self._create(key, place)
+            except StaleState:
+                continue  # another version was saved meanwhile
+
+    def _create(self, key: str, place: tuple[str, str, str]) -> None:
+        names = dict(zip(("app_name", "user_id", "adk_session_id"), place, strict=True))
+        fields = {"user_id": place[1], **self._fields, "metadata": names}
+        try:
+            self._store.create_session(key, agent_type=AGENT_TYPE, mode="persistent", **fields)
+        except SessionExists:
+            self._store.get_session_head(key)  # raises if it is another owner's
+
+    def _infos(self, key: str, filename: str | None = None) -> list[dict[str, Any]]:
+        prefix = "info/" if filename is None else _note("info", filename)
+        try:
+            return [note.document for note in self._store.get_notes(key, prefix=prefix)]
+        except SessionNotFound:
+            return []
+
+    def _load(self, key: str, filename: str, version: int | None) -> Any:
+        number = len(self._infos(key, filename)) - 1 if version is None else version
+        if number < 0:
+            return None
+        try:
+            found = self._store.get_notes(key, keys=[_note("part", filename, number)])
+        except SessionNotFound:
+            return None
+        return found[0].document if found else None
+
+    def _delete(self, key: str, filename: str) -> None:
+        count = len(self._infos(key, filename))
+        notes = [_note(kind, filename, number) for kind in ("info", "part") for number in range(count)]
+        if notes:
+            self._store.remove_notes(key, notes)
+
+
+def _scope(filename: str, session_id: str | None) -> str:
+    """The session of an artifact; empty if all sessions of the user share it."""
+    if filename.startswith(_USER):
+        return ""
+    if not session_id:
+        raise InvalidInput("An artifact whose name does not begin with 'user:' needs a session id.")
+    return session_id
+
+
+def _key(app: str, user: str, scope: str) -> str:
+    return f"adk-artifacts/{documents.digest(app, user, scope)}"
+
+
+def _note(kind: str, filename: str, version: int | None = None) -> str:
+    name = f"{kind}/{documents.digest(filename)}/"
+    return name if version is None else f"{name}{version:09d}"
+
+
+def _media_type(part: Part) -> str | None:
+    if part.inline_data is not None:
+        return part.inline_data.mime_type
+    if part.file_data is not None:
+        return part.file_data.mime_type
+    return "text/plain" if part.text is not None else None
+
+
+def _described(key: str, info: dict[str, Any]) -> ArtifactVersion:
+    uri = f"helix-sessions://{key}/{documents.digest(info['filename'])}/{info['version']}"
+    known = {name: value for name, value in info.items() if name != "filename"}
+    return ArtifactVersion(canonical_uri=uri, **known)

@@ -1,0 +1,146 @@
+"""What the owner of a session knows of it: its row, its document, its agent, and what waits in its inbox.
+
+All of it is as of one write, which the row's mark names. Whoever changes any of it changes the row, so as
+long as the row is the one that is known, nothing has to be read again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.content import documents
+from helix_sessions.models import AgentRecord, Input, Run
+from helix_sessions.store.driving import sql
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.engine.session_columns import ALL_COLUMNS, LIGHT_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow, read_row
+from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.state import agent_records, snapshots, state_rows
+from helix_sessions.types import SessionState
+from helix_sessions.values.agents import AgentDefinition
+
+STEERS_READ = 64
+"""So many steers are read at once."""
+
+_HEAVY_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in LIGHT_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An input that is pending."""
+
+    input_id: str
+    delivery: str
+    prompt: str
+    """Its text."""
+    admitted_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The run before, as far as the next one follows from it."""
+
+    run_id: str
+    status: str
+    step_count: int
+    metadata: dict[str, Any]
+    error: Any
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """A session as its owner knows it."""
+
+    row: SessionRow
+    custom: dict[str, Any] = field(default_factory=dict)
+    definition: AgentDefinition = field(default_factory=lambda: AgentDefinition(""))
+    inputs: tuple[Waiting, ...] = ()
+    last_run: LastRun | None = None
+
+    @property
+    def state(self) -> SessionState:
+        """The session as it is."""
+        return state_rows.state_of(self.row, documents.load(documents.write(self.custom)))
+
+    def is_current(self, row: SessionRow) -> bool:
+        """Whether nobody else has written since."""
+        return row.write_mark is not None and row.write_mark == self.row.write_mark
+
+    def steers(self) -> list[Waiting]:
+        return [one for one in self.inputs if one.delivery == "steer"]
+
+    def queued(self) -> list[Waiting]:
+        return [one for one in self.inputs if one.delivery == "queue"]
+
+    def without(self, taken: Iterable[Waiting]) -> None:
+        """Forget inputs that were promoted."""
+        gone = {one.input_id for one in taken}
+        self.inputs = tuple(one for one in self.inputs if one.input_id not in gone)
+
+    def copy(self, row: SessionRow) -> "Knowledge":
+        return replace(self, row=row)
+
+
+def complete(work: UnitOfWork, known: Knowledge) -> Knowledge:
+    """What is known of the session that is about to be written: as it was, or read again if somebody else
+    has written meanwhile. The row is whole afterwards."""
+    row = work.session
+    if known.is_current(row):
+        for name in _HEAVY_COLUMNS:
+            row.__dict__.setdefault(name, known.row.__dict__.get(name))
+        fresh = known.copy(row)
+        if len(fresh.inputs) < row.pending_inputs and not (fresh.steers() and fresh.queued()):
+            fresh.inputs = read(work.connection, row).inputs
+        return fresh
+    if any(name not in row.__dict__ for name in _HEAVY_COLUMNS):
+        heavy = read_row(work.connection, row.session_id, _HEAVY_COLUMNS)
+        row.__dict__.update(heavy.__dict__)
+    return read(work.connection, row)
+
+
+def read(connection: BaseDatabaseWrapper, row: SessionRow) -> Knowledge:
+    """All that belongs to a row, in one query."""
+    key = row.session_id
+    known = Knowledge(row, definition=AgentDefinition(row.agent_type))
+    pieces: list[tuple[int, int, str]] = []
+    waiting: list[Waiting] = []
+    statement = sql.knowledge(dialect_of(connection), STEERS_READ)
+    params = [key, key, row.state_base, row.state_number, key, key, key, row.turn_count]
+    for kind, one, two, *texts in fetch(connection, statement, params):
+        if kind == "state":
+            pieces.append((one, two, texts[0]))
+        elif kind == "input":
+            prompt = table(Input).open_text("prompt", texts[2], key, texts[0])
+            waiting.append(Waiting(texts[0], texts[1], prompt, one))
+        elif kind == "run":
+            known.last_run = _run(key, one, texts)
+        else:
+            known.definition = _definition(row.agent_type, key, texts)
+    known.inputs = tuple(sorted(waiting, key=lambda each: each.admitted_seq))
+    if row.state_number:
+        *_, (_, known.custom) = snapshots.fold(key, sorted(pieces))
+    return known
+
+
+def _run(key: str, steps: int, texts: list[Any]) -> LastRun:
+    run_id, status, metadata, error, _ = texts
+    opened = [
+        None if text is None else documents.load(table(Run).open_text(name, text, key, run_id))
+        for name, text in (("metadata", metadata), ("error", error))
+    ]
+    return LastRun(run_id, status, steps, opened[0] or {}, opened[1])
+
+
+def _definition(agent_type: str, key: str, texts: list[Any]) -> AgentDefinition:
+    """The agent's definition as it stands now."""
+    names = ("label", "definition", "system_prompt", "model", "budget")
+    record: dict[str, Any] = {
+        name: text if text is None or name == "label" else table(AgentRecord).open_text(name, text, key)
+        for name, text in zip(names, texts, strict=True)
+    }
+    defined, state = agent_records.read(agent_type, {**record, "execution": None, "execution_count": 0})
+    return replace(defined, system_prompt=state.system_prompt, model=state.model, budget=state.budget)

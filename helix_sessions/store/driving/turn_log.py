@@ -1,0 +1,31 @@
+"""How the log tells of a turn: that it began, and each call of its model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStart:
+    """A turn that is about to begin."""
+
+    number: int
+    model: Any = None
+    attempt: int = 1
+    begun: bool = False
+    """It is in the log already; only its model is asked again."""
+    most_steers: int = 32
+
+
+def turn_id_of(run_id: str, number: int) -> str:
+    return f"{run_id}:{number}"
+
+
+def start_turn(work: UnitOfWork, run_id: str, turn: TurnStart) -> None:
+    """Log a turn, and the call of the model it begins with."""
+    turn_id = turn_id_of(run_id, turn.number)
+    told = {"turn": turn.number, "model": turn.model}
+    if not turn.begun:
+        work.event("turn_started", told, run_id=run_id, turn_id=turn_id)
+    work.event("model_called", {**told, "attempt": turn.attempt}, run_id=run_id, turn_id=turn_id)

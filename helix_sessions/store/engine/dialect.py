@@ -1,0 +1,244 @@
+"""What differs from one database to another, behind one class. No other room asks which database it is.
+
+`dialect_of` chooses the dialect of a connection. `postgres.py` and `sqlite.py` have one each; another way to
+use one of these databases is one more class there, and one more line in `_CLASSES`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from django.core.signals import setting_changed
+from django.db import DatabaseError, models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.dispatch import receiver
+from django.utils.module_loading import import_string
+
+from helix_sessions.conf import conf
+from helix_sessions.exceptions import NotConfigured
+from helix_sessions.models.fields import among
+
+if TYPE_CHECKING:
+    from helix_sessions.store.engine.remembered_rows import KnownRow
+    from helix_sessions.store.engine.unit_of_work import UnitOfWork
+
+Encoder: TypeAlias = Callable[[Any], Any]
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+
+
+class Dialect(ABC):
+    """How the store speaks to one kind of database. It has no state: one instance serves every connection."""
+
+    name: ClassVar[str]
+
+    # Values
+
+    number: ClassVar[str] = "%s"
+    """The placeholder of a number that no column tells the type of."""
+    moment: ClassVar[str] = "%s"
+    """The placeholder of a time that no column tells the type of."""
+
+    @abstractmethod
+    def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
+        """What turns a value of a column into a parameter; `None` if it is one already."""
+
+    @abstractmethod
+    def parameters(self, values: Iterable[Any]) -> list[Any]:
+        """Numbers, texts and times as parameters, where no column is at hand to encode them."""
+
+    def as_text(self, expression: str) -> str:
+        """A document, to be read as the text it was written with."""
+        return expression
+
+    @abstractmethod
+    def contains(self, text: str, part: str) -> str:
+        """A condition: the text holds this part, which is a literal of ours."""
+
+    def among(self, column: str, values: Iterable[str]) -> tuple[str, Any]:
+        """A condition that a column is one of these texts, and its one parameter, however many they are."""
+        return among(self.name, column, values)
+
+    def on_primary(self, expression: str) -> str:
+        """An expression that is null on a replica."""
+        return expression
+
+    def using_index(self, name: str) -> str:
+        """What follows the table of a query that should use an index, where the planner has to be told."""
+        return ""
+
+    # Locks
+
+    @abstractmethod
+    def locking(self, select: str) -> str:
+        """A query of rows by their key, made to lock them until the transaction ends. `waiting` has what
+        parameters it takes after its own."""
+
+    def waiting(self) -> list[Any]:
+        """How long a lock is waited for, as the last parameters of a statement that takes one."""
+        return []
+
+    def wait_for_locks(self, connection: BaseDatabaseWrapper, seconds: float) -> None:  # noqa: B027
+        """Let the rest of the transaction wait so long for a lock, where the transaction decides it."""
+
+    def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """Leave the lock timeout of a caller's transaction as it was."""
+        return nullcontext()
+
+    # Writes
+
+    @abstractmethod
+    def insert_session(self, work: "UnitOfWork") -> bool:
+        """Insert the row of a new session; whether its id was free."""
+
+    @abstractmethod
+    def flush(self, work: "UnitOfWork") -> str | None:
+        """Write what was decided under the row's lock. Returns the row's version, where the database tells it
+        with the write."""
+
+    @abstractmethod
+    def flush_if_unchanged(self, work: "UnitOfWork", known: "KnownRow") -> str | None:
+        """Write what was decided on a remembered row, if the row still is that one.
+
+        Returns the row's version, or `None` if nothing was written: the row has changed, or the write needs
+        the lock.
+        """
+
+    @abstractmethod
+    def remembers(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether a row that was written may be written again without being read."""
+
+    shares_row_version: ClassVar[bool] = False
+    """Whether all rows have one version, that of the database."""
+
+    def shared_row_version(self, connection: BaseDatabaseWrapper) -> str | None:
+        """The version of every row the transaction has written, where there is one for all of them."""
+        return None
+
+    def look(self, connection: BaseDatabaseWrapper, session_id: str) -> "KnownRow | None":
+        """The row as it is, unlocked, to be written if it is unchanged; `None` where that does not pay."""
+        return None
+
+    claims_in_one_statement: ClassVar[bool] = False
+    """Whether one statement finds a session to drive, takes it and returns it."""
+    skips_locked_rows: ClassVar[bool] = False
+    """Whether a query can leave out the rows that others are taking at this moment."""
+
+    # Connections
+
+    @abstractmethod
+    def prepares(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether a cursor of the store's own may be used."""
+
+    @abstractmethod
+    def new_cursor(self, raw: Any) -> Any:
+        """A cursor that is kept with the connection, and takes `%s` for a placeholder."""
+
+    most_rows_kept: ClassVar[int | None] = None
+    """A kept cursor that holds its last result is let go after one with more rows."""
+
+    @abstractmethod
+    def is_idle(self, raw: Any) -> bool:
+        """Whether no transaction is open on the connection to the server."""
+
+    def is_closed(self, raw: Any) -> bool:
+        """Whether the connection to the server is known to be lost."""
+        return False
+
+    def is_direct(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether nothing pools connections between here and the server."""
+        return True
+
+    def is_durable(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether the connection is not set to lose what it committed when the power fails."""
+        return True
+
+    def begin_by_hand(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027
+        """Where the caller commits by hand, see that there is a transaction for `atomic` to be a part of."""
+
+    @abstractmethod
+    def one_moment(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """A transaction whose reads all see the same moment, and that locks nothing."""
+
+    # Errors: `error` is Django's, its cause the driver's
+
+    @abstractmethod
+    def is_busy(self, error: DatabaseError) -> bool:
+        """Whether the statement failed because another transaction held a lock."""
+
+    @abstractmethod
+    def is_exhausted(self, error: DatabaseError) -> bool:
+        """Whether the database refused a statement for lack of room or time, so that the write is undone. An
+        error of the connection does not count: it may have been lost after a commit."""
+
+    @abstractmethod
+    def is_away(self, error: DatabaseError) -> bool:
+        """Whether there was no database to answer: no connection, or one that was lost."""
+
+    @abstractmethod
+    def lacks_tables(self, error: DatabaseError) -> bool:
+        """Whether a table or a column was missing."""
+
+    # What a database knows of itself
+
+    @abstractmethod
+    def answers(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether the database answers a query."""
+
+    @abstractmethod
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        """The time that all owners of leases go by."""
+
+    def estimated_rows(self, connection: BaseDatabaseWrapper, table: str) -> int | None:
+        """How many rows the planner believes a table has; `None` where it has no idea."""
+        return None
+
+    def estimated_shares(self, connection: BaseDatabaseWrapper, table: str, column: str) -> dict[str, float]:
+        """Which values of a column are the most frequent, and which share of the rows each has."""
+        return {}
+
+    def bytes_per_row(self, connection: BaseDatabaseWrapper, table: str) -> float | None:
+        """What a row takes on average, with its indexes; `None` where that is not known."""
+        return None
+
+    def has_citus(self, connection: BaseDatabaseWrapper) -> bool:
+        """Whether tables can be spread over the machines of a Citus cluster."""
+        return False
+
+
+_CLASSES = {
+    "postgresql": "helix_sessions.store.engine.postgres.PostgresDialect",
+    "postgresql, portable": "helix_sessions.store.engine.postgres.PortablePostgresDialect",
+    "sqlite": "helix_sessions.store.engine.sqlite.SqliteDialect",
+}
+_chosen: dict[str, Dialect] = {}
+"""By vendor. A setting may choose, so it is forgotten when the settings change."""
+
+
+def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
+    """The dialect that a connection is spoken to in."""
+    try:
+        return _chosen[connection.vendor]
+    except KeyError:
+        return _choose(connection.vendor)
+
+
+def _choose(vendor: str) -> Dialect:
+    name = f"{vendor}, portable" if vendor == "postgresql" and conf.PORTABLE_WRITES else vendor
+    if name not in _CLASSES:
+        raise NotConfigured(f"Sessions cannot be stored in {vendor}. Use PostgreSQL or SQLite.")
+    dialect: Dialect = _instance(_CLASSES[name])
+    return _chosen.setdefault(vendor, dialect)
+
+
+@cache
+def _instance(path: str) -> Any:
+    return import_string(path)()
+
+
+@receiver(setting_changed)
+def _choose_again(*, setting: str, **_: Any) -> None:
+    if setting == "HELIX_SESSIONS":
+        _chosen.clear()

@@ -1,0 +1,358 @@
+"""PostgreSQL: a write is one statement, and a row that this connection wrote last needs no lock.
+
+Every parameter goes to the server as text without a type, so that it takes the type of the column and one
+prepared statement serves whatever the size of a number.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+from django.db import DatabaseError, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.conf import conf
+from helix_sessions.models import Session
+from helix_sessions.models.fields import DocumentField
+from helix_sessions.store.engine import flush
+from helix_sessions.store.engine.connection import (
+    connect,
+    execute,
+    execute_all,
+    fetch,
+    is_between_transactions,
+    is_told_of_pooler,
+)
+from helix_sessions.store.engine.dialect import Dialect, Encoder
+from helix_sessions.store.engine.remembered_rows import KnownRow
+from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
+from helix_sessions.store.engine.session_rows import SessionRow, read_sql
+from helix_sessions.store.engine.tables import insert_sql, replace_sql, table, update_sql
+
+if TYPE_CHECKING:
+    from helix_sessions.store.engine.unit_of_work import UnitOfWork
+
+_BUSY_STATES = {
+    "55P03",  # lock_not_available
+    "40P01",  # deadlock_detected
+    "40001",  # serialization_failure
+}
+_EXHAUSTED_STATES = (
+    "53",  # insufficient_resources: disk_full, out_of_memory, too_many_connections …
+    "57014",  # query_canceled: a statement_timeout, or a pg_cancel_backend
+    "25006",  # read_only_sql_transaction: a standby, or a primary that was told to stop
+    "58030",  # io_error
+)
+_ENDED_STATES = (
+    "25P03",  # idle_in_transaction_session_timeout
+    "25P04",  # transaction_timeout
+)
+"""The server ended the transaction, and the connection with it, because it took too long. It was not being
+committed."""
+_AWAY_STATES = (
+    "08",  # connection_exception
+    "53",  # insufficient_resources, said instead of a connection
+    "57P",  # admin_shutdown, crash_shutdown, cannot_connect_now …
+)
+_IDLE = int(psycopg.pq.TransactionStatus.IDLE)
+
+_WAIT = "set_config('lock_timeout', %s, true) IS NOT NULL"
+"""A condition that is always true and sets how long the statement it is in waits for locks: conditions are
+evaluated before a row is locked, so it takes no statement of its own."""
+
+_CHANGES_AT_ONCE = 16
+
+Inserted: TypeAlias = tuple[type[models.Model], int, bool]
+"""So many rows of a table, and whether they take the place of others."""
+
+
+class PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
+    """Binds on the server and prepares what it executes; Django's own cursors do neither."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        connection = self.connection
+        threshold = connection.prepare_threshold
+        connection.prepare_threshold = 0  # Django's None means never, even where it is asked for
+        try:
+            return super().execute(_numbered(query), params, prepare=True)
+        finally:
+            connection.prepare_threshold = threshold
+
+
+@lru_cache(maxsize=512)
+def _numbered(sql: str) -> bytes:
+    """The statement with its placeholders as PostgreSQL numbers them."""
+    first, *rest = sql.split("%s")
+    return (first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))).encode()
+
+
+class PortablePostgresDialect(Dialect):
+    """PostgreSQL with a statement for each table, and every row read under its lock: for servers that cannot
+    change several tables in one statement."""
+
+    name = "postgresql"
+    number = "%s::bigint"
+    moment = "%s::timestamptz"
+    most_rows_kept = 200
+    skips_locked_rows = True
+
+    def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
+        if isinstance(field, models.DateTimeField):
+            return datetime.isoformat
+        if isinstance(field, models.IntegerField | models.BooleanField):
+            return str
+        if isinstance(field, models.ForeignKey) and field.name != "session":
+            return str
+        return None
+
+    def parameters(self, values: Iterable[Any]) -> list[Any]:
+        return [str(value) if isinstance(value, int | datetime) else value for value in values]
+
+    def as_text(self, expression: str) -> str:
+        return f"{expression}::text"
+
+    def contains(self, text: str, part: str) -> str:
+        return f"strpos({text}, '{part}') > 0"
+
+    def on_primary(self, expression: str) -> str:
+        return f"CASE WHEN NOT pg_is_in_recovery() THEN {expression} END"
+
+    def locking(self, select: str) -> str:
+        return f"{select} AND {_WAIT} FOR NO KEY UPDATE"
+
+    def waiting(self) -> list[Any]:
+        return [_milliseconds(conf.LOCK_TIMEOUT)]
+
+    def wait_for_locks(self, connection: BaseDatabaseWrapper, seconds: float) -> None:
+        execute(connection, "SELECT set_config('lock_timeout', %s, true)", [_milliseconds(seconds)])
+
+    @contextmanager
+    def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        if not connection.savepoint_ids:  # the transaction is the store's own
+            yield
+            return
+        before = fetch(connection, "SELECT current_setting('lock_timeout')", [])[0][0]
+        yield
+        execute(connection, "SELECT set_config('lock_timeout', %s, true)", [before])
+
+    def insert_session(self, work: "UnitOfWork") -> bool:
+        sql, params = flush.session_insert(work)
+        timed = f"(CASE WHEN {_WAIT} THEN %s END"  # for another creation of the same id
+        return execute(work.connection, sql.replace("(%s", timed, 1), [*self.waiting(), *params]) == 1
+
+    def flush(self, work: "UnitOfWork") -> str | None:
+        flush.statement_by_statement(work)
+        return None
+
+    def flush_if_unchanged(self, work: "UnitOfWork", known: KnownRow) -> str | None:
+        return None
+
+    def remembers(self, connection: BaseDatabaseWrapper) -> bool:
+        return False
+
+    def prepares(self, connection: BaseDatabaseWrapper) -> bool:
+        return conf.PREPARED_STATEMENTS and not is_told_of_pooler(connection)
+
+    def new_cursor(self, raw: Any) -> PreparedCursor:
+        return PreparedCursor(raw)
+
+    def is_idle(self, raw: Any) -> bool:
+        return bool(raw.pgconn.transaction_status == _IDLE)
+
+    def is_closed(self, raw: Any) -> bool:
+        return bool(raw.closed)
+
+    def is_direct(self, connection: BaseDatabaseWrapper) -> bool:
+        """Poolers that speak the protocol name a process that does not exist, for each transaction may get
+        another. What only passes bytes on is not noticed; it loses its connections with the server."""
+        [[process]] = fetch(connection, "SELECT pg_backend_pid()", [], prepare=False)
+        return bool(process == connection.connection.info.backend_pid)
+
+    @contextmanager
+    def one_moment(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        sql = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        with transaction.atomic(using=connection.alias):
+            execute(connection, sql, [], prepare=False)
+            yield
+
+    def is_busy(self, error: DatabaseError) -> bool:
+        return getattr(error.__cause__, "sqlstate", None) in _BUSY_STATES
+
+    def is_exhausted(self, error: DatabaseError) -> bool:
+        cause = error.__cause__
+        if not isinstance(cause, psycopg.Error):
+            return False
+        answered = cause.diag.severity_nonlocalized == "ERROR"
+        state = str(cause.sqlstate)
+        return state in _ENDED_STATES or (answered and state.startswith(_EXHAUSTED_STATES))
+
+    def is_away(self, error: DatabaseError) -> bool:
+        cause = error.__cause__
+        if not isinstance(cause, psycopg.OperationalError):
+            return False
+        return (cause.sqlstate or "08").startswith(_AWAY_STATES)
+
+    def lacks_tables(self, error: DatabaseError) -> bool:
+        return getattr(error.__cause__, "sqlstate", None) in ("42P01", "42703")
+
+    def answers(self, connection: BaseDatabaseWrapper) -> bool:
+        return fetch(connection, "SELECT 1", [], prepare=False) == [(1,)]
+
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        """The server's: owners may be on machines whose clocks disagree."""
+        now: datetime = fetch(connection, "SELECT clock_timestamp()", [])[0][0]
+        return now
+
+    def estimated_rows(self, connection: BaseDatabaseWrapper, table: str) -> int | None:
+        sql = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%s)"
+        rows = fetch(connection, sql, [table], prepare=False)
+        return rows[0][0] if rows and rows[0][0] >= 0 else None
+
+    def estimated_shares(self, connection: BaseDatabaseWrapper, table: str, column: str) -> dict[str, float]:
+        sql = (
+            "SELECT unnest(most_common_vals::text::text[]), unnest(most_common_freqs) FROM pg_stats"
+            " WHERE schemaname = ANY (current_schemas(false)) AND tablename = %s AND attname = %s"
+        )
+        return dict(fetch(connection, sql, [table, column], prepare=False))
+
+    def bytes_per_row(self, connection: BaseDatabaseWrapper, table: str) -> float | None:
+        sql = (
+            "SELECT pg_total_relation_size(c.oid) / GREATEST(c.reltuples, 1)"
+            " FROM pg_class c WHERE c.oid = to_regclass(%s)"
+        )
+        return float(fetch(connection, sql, [table])[0][0])
+
+    def has_citus(self, connection: BaseDatabaseWrapper) -> bool:
+        sql = "SELECT 1 FROM pg_proc WHERE proname = 'create_distributed_table'"
+        return bool(fetch(connection, sql, [], prepare=False))
+
+
+class PostgresDialect(PortablePostgresDialect):
+    """PostgreSQL as it is at its best."""
+
+    claims_in_one_statement = True
+
+    def remembers(self, connection: BaseDatabaseWrapper) -> bool:
+        return True
+
+    def flush(self, work: "UnitOfWork") -> str | None:
+        if work.ahead:
+            execute_all(work.connection, work.ahead)
+        others = work.statements
+        if len(others) > _CHANGES_AT_ONCE:  # a statement costs more to plan than it grows
+            execute_all(work.connection, others[:-_CHANGES_AT_ONCE])
+            others = others[-_CHANGES_AT_ONCE:]
+        inserted: list[Inserted] = []
+        params: list[Any] = []
+        for model, rows, values in flush.short_insertions(work):
+            inserted.append((model, rows, model in work.replacing))
+            params += values
+        for _, some in others:
+            params += some
+        columns = () if work.new else tuple(work.changes)
+        if columns:
+            params += flush.update_params(work)
+        elif not (inserted or others):
+            return None
+        sql = _statement(columns, tuple(inserted), tuple(text for text, _ in others), guarded=False)
+        if not columns:
+            execute(work.connection, sql, params)
+            return None
+        return str(fetch(work.connection, sql, params)[0][0])
+
+    def flush_if_unchanged(self, work: "UnitOfWork", known: KnownRow) -> str | None:
+        if not work.guardable or any(
+            len(rows) > flush.ROWS_WORTH_PREPARING for rows in work.inserts.values()
+        ):
+            return None
+        params = flush.update_params(work)
+        params += [*flush.guard_params(self, known), known.row_version, *self.waiting()]
+        inserted = tuple((model, len(rows), model in work.replacing) for model, rows in work.inserts.items())
+        for model, rows in work.inserts.items():
+            encode = table(model).encoder(self, table(model).columns)
+            for row in rows:
+                params += encode(row)
+        for _, some in work.statements:
+            params += some
+        others = tuple(text for text, _ in work.statements)
+        sql = _statement(tuple(work.changes), inserted, others, guarded=True)
+        written = fetch(work.connection, sql, params)
+        return written[0][0] if written else None
+
+    def look(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
+        connect(connection)
+        if not is_between_transactions(connection):
+            return None
+        rows = fetch(connection, _look_sql(self), [session_id])
+        if not rows:
+            return None
+        row_version, *columns = rows[0]
+        values = vars(SessionRow.read(session_id, LIGHT_COLUMNS, columns))
+        if "unreadable" in values or values["write_mark"] is None:
+            return None
+        return KnownRow(row_version, values)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{max(1, round(seconds * 1000))}ms"
+
+
+@lru_cache(maxsize=1)
+def _look_sql(dialect: Dialect) -> str:
+    return read_sql(dialect, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
+
+
+@lru_cache(maxsize=512)
+def _statement(
+    columns: tuple[str, ...], inserted: tuple[Inserted, ...], others: tuple[str, ...], *, guarded: bool
+) -> str:
+    """All that a unit of work writes, in one statement: changes of the session's row, new rows, and others.
+    It returns the `xmin` of the session's row, if that is changed.
+
+    All but the last part are common table expressions. They see the tables as before the statement, so no
+    row may be touched by two of them, and none is: each table is written once. `guarded`, everything depends
+    on the session's row being the one that is known: new rows are selected from its update, and the others,
+    each of which ends in a condition, are made only with it.
+    """
+    update = update_sql(Session, columns, ("session_id",))
+    update = f"{update}{_GUARD if guarded else ''} RETURNING xmin::text AS row_version"
+    if guarded:
+        others = tuple(f"{text} AND EXISTS (SELECT FROM w0)" for text in others)
+    parts = [*(_insert_sql(*rows, guarded) for rows in inserted), *others]
+    if guarded:
+        parts.insert(0, update)
+        last = "SELECT row_version FROM w0"
+    else:
+        last = update if columns else parts.pop()
+    steps = ", ".join(f"w{number} AS ({sql})" for number, sql in enumerate(parts))
+    return f"WITH {steps} {last}" if steps else last
+
+
+def _insert_sql(model: type[models.Model], rows: int, replacing: bool, guarded: bool) -> str:
+    columns = table(model).columns
+    if not guarded:
+        return insert_sql(model, columns, rows, replacing=replacing)
+    names = ", ".join(f'"{column}"' for column in columns)
+    first = ", ".join(f"%s::{_type_of(field)}" for field in table(model).fields.values())
+    others = f", ({', '.join(['%s'] * len(columns))})" * (rows - 1)
+    return (
+        f"INSERT INTO {table(model).name} ({names})"  # noqa: S608
+        f" SELECT new.* FROM w0, (VALUES ({first}){others}) AS new"
+        f"{' ' + replace_sql(model) if replacing else ''}"
+    )
+
+
+def _type_of(field: "models.Field[Any, Any]") -> str:
+    if isinstance(field, DocumentField):
+        return "json"
+    if isinstance(field, models.DateTimeField):
+        return "timestamptz"
+    if isinstance(field, models.BooleanField):
+        return "boolean"
+    return "bigint" if isinstance(field, models.IntegerField) else "text"
+
+
+_GUARD = f" AND {flush.guard('IS NOT DISTINCT FROM')} AND xmin = %s::xid AND {_WAIT}"

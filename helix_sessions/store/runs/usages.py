@@ -1,0 +1,51 @@
+"""What a session has used: the running totals of its runs, kept in its row."""
+
+from typing import Any
+
+from helix_sessions.content import documents
+from helix_sessions.messages.usage import totals_of
+from helix_sessions.models import Session
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.store import Store
+from helix_sessions.store.engine.tables import table
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.runs import sql
+from helix_sessions.types import UNSET, UsageTotals
+
+_COLUMNS = ("usage", "owner_id")
+
+
+def get_usage(store: Store, session_id: str, *, tree: bool = False) -> UsageTotals:
+    """What a session has used; with `tree`, it and all sessions below it."""
+    whole = inputs.flag(tree, "tree")
+    total = read(store._read(session_id, ("usage",)).usage)
+    if not whole:
+        return total
+    decode = table(Session).decoder(_COLUMNS)
+    for row in fetch(store._connection, sql.used_below(store._dialect, _COLUMNS), [session_id]):
+        usage, owner = decode(row)
+        if store._owner in (UNSET, owner):
+            total += read(usage)
+    return total
+
+
+def add(work: UnitOfWork, report: Any) -> None:
+    """Count what a turn of the locked session used in; `report` is what its agent says."""
+    _add(work, totals_of(report))
+
+
+def replace(work: UnitOfWork, before: Any, text: str | None) -> None:
+    """A run of the locked session has another report than before; the totals follow."""
+    if text is not None:
+        _add(work, totals_of(documents.load(text)) - totals_of(before))
+
+
+def read(text: str | None) -> UsageTotals:
+    """The totals of a session's row."""
+    return UsageTotals() if text is None else totals_of(documents.load(text))
+
+
+def _add(work: UnitOfWork, more: UsageTotals) -> None:
+    if more:
+        work.change(usage=documents.write(dict(read(work.session.usage) + more)))

@@ -1,0 +1,55 @@
+"""ADK's artifacts on our sessions, as its own service in memory has them; large ones are attachments."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from google.adk.artifacts import InMemoryArtifactService
+from google.genai.types import Blob as InlineData
+from google.genai.types import Part
+
+from helix_sessions.exceptions import InvalidInput
+from helix_sessions.integrations.google_adk import DjangoArtifactService
+from helix_sessions.store import SessionStore
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PLACE: dict[str, Any] = {"app_name": "app", "user_id": "ada", "session_id": "s"}
+PICTURE = Part(inline_data=InlineData(data=bytes(range(256)) * 4, mime_type="image/png"))
+
+
+def test_it_behaves_as_adks_own_service(files: Any) -> None:
+    def seen(service: Any) -> list[Any]:
+        def call(name: str, **given: Any) -> Any:
+            return async_to_sync(getattr(service, name))(**{**PLACE, **given})
+
+        found = [call("load_artifact", filename="a.png"), call("list_versions", filename="a.png")]
+        found += [call("save_artifact", filename="a.png", artifact=PICTURE)]
+        found += [call("save_artifact", filename="a.png", artifact={"text": "second"})]
+        found += [call("save_artifact", filename="user:b/c", artifact=PICTURE, custom_metadata={"k": 1})]
+        found += [call("load_artifact", filename="a.png"), call("load_artifact", filename="a.png", version=0)]
+        found += [call("load_artifact", filename="a.png", version=7), call("list_artifact_keys")]
+        found += [call("load_artifact", filename="user:b/c", session_id="another")]
+        found += [call("list_artifact_keys", session_id="another"), call("list_artifact_keys", user_id="bob")]
+        found += [call("list_versions", filename="a.png")]
+        versions = call("list_artifact_versions", filename="user:b/c")
+        found += [(each.version, each.custom_metadata, each.mime_type) for each in versions]
+        latest = call("get_artifact_version", filename="a.png")
+        found += [(latest.version, latest.mime_type)]
+        call("delete_artifact", filename="a.png")
+        call("delete_artifact", filename="a.png")
+        return [*found, call("list_artifact_keys"), call("load_artifact", filename="a.png")]
+
+    assert seen(DjangoArtifactService()) == seen(InMemoryArtifactService())
+    assert len(files()) == 1  # both names have the same content
+
+
+def test_every_version_is_kept_however_many_save(store: SessionStore, run_threads: Any) -> None:
+    def save(number: int) -> int:
+        service = DjangoArtifactService()
+        return async_to_sync(service.save_artifact)(**PLACE, filename="f", artifact=Part(text=str(number)))
+
+    assert sorted(run_threads(4, save)) == [0, 1, 2, 3]
+    with pytest.raises(InvalidInput):
+        async_to_sync(DjangoArtifactService().load_artifact)(app_name="app", user_id="ada", filename="f")
+    assert store.erase_user(user_id="ada").sessions == 1

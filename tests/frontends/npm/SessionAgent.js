@@ -1,0 +1,18 @@
+import { HttpAgent, runHttpRequest, transformHttpEventStream } from "@ag-ui/client";
+
+export class SessionAgent extends HttpAgent {
+  constructor({ sessionId, csrfToken }) {
+    const url = `/api/sessions/${sessionId}/ag-ui/`;
+    super({ url, threadId: sessionId, headers: { "X-CSRFToken": csrfToken } });
+  }
+
+  // The messages so far, and the answer under way: when the page is opened, or was cut off.
+  follow(subscriber) {
+    this.pendingInterrupts = [];
+    return this.connectAgent({}, subscriber);
+  }
+
+  connect() {
+    return transformHttpEventStream(runHttpRequest(() => fetch(this.url)));
+  }
+}

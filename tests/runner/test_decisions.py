@@ -1,0 +1,208 @@
+"""Decisions from outside hold, answers wake, and what a stopped session does with its inbox."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helix_sessions.exceptions import RunEnded
+from helix_sessions.runtime import SessionRunner, TurnContext
+from helix_sessions.runtime.scripted import ScriptedAgent, calls
+from helix_sessions.store import SessionStore
+from tests.invariants import assert_invariants
+from tests.rows import each
+from tests.runner.test_activities import said, whole
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def fail(store: SessionStore) -> None:
+    store.update_status("s", "failed", error="no credit")
+
+
+def pause(store: SessionStore) -> None:
+    store.update_status("s", "paused")
+
+
+def complete(store: SessionStore) -> None:
+    store.update_status("s", "completed", output="by hand")
+
+
+def move(store: SessionStore) -> None:
+    store.move_session("s", "elsewhere")
+
+
+def wake(store: SessionStore) -> None:
+    store.wake("s")
+
+
+DECISIONS: dict[str, tuple[Callable[[SessionStore], None], str]] = {
+    "fail": (fail, "failed"),
+    "pause": (pause, "paused"),
+    "complete": (complete, "completed"),
+}
+
+
+class TestOutside:
+    @each("name", list(DECISIONS))
+    def test_nothing_of_a_stopped_driver_is_written_afterwards(
+        self, store: SessionStore, session: str, name: str
+    ) -> None:
+        decide, status = DECISIONS[name]
+
+        def decided(turn: TurnContext) -> str:
+            decide(store)
+            return "too late"
+
+        store.admit_input(session, "hello")
+        SessionRunner(ScriptedAgent([decided])).wake(session)
+        state = store.load_state(session)
+        assert state.status == status
+        assert said(store, session) == [("user", "hello")]
+        assert store.get_current_run(session) is None
+        assert [run.status for run in store.list_runs(session).items] != ["running"]
+        whole(store, session)
+
+    def test_a_tool_that_is_running_writes_nothing_either(self, store: SessionStore, session: str) -> None:
+        def tool(arguments: Any, turn: TurnContext) -> str:
+            fail(store)
+            return "too late"
+
+        agent = ScriptedAgent([calls("t"), "never"], tools={"t": tool})
+        SessionRunner(agent).run(session)
+        assert store.load_state(session).status == "failed"
+        assert len(agent.turns) == 1
+        assert store.get_events(session, types=["tool_responded"]) == []
+
+    @each("decide", [move, wake])
+    def test_somebody_else_goes_on(self, store: SessionStore, session: str, decide: Any) -> None:
+        def decided(turn: TurnContext) -> str:
+            decide(store)
+            return "too late"
+
+        store.admit_input(session, "hello")
+        SessionRunner(ScriptedAgent([decided])).wake(session)
+        for _ in range(3):
+            SessionRunner(ScriptedAgent(["by another"])).sweep()
+        assert said(store, session)[-1] == ("assistant", "by another")
+        whole(store, session)
+
+    def test_an_ended_run_is_not_changed(self, store: SessionStore, session: str) -> None:
+        run = store.begin_turn(session, message="hello").run
+        store.update_run_status(session, run.run_id, "completed")
+        with pytest.raises(RunEnded):
+            store.update_run_status(session, run.run_id, "failed")
+
+    def test_the_model_call_is_cancelled(self, store: SessionStore, session: str) -> None:
+        entered, cancelled = threading.Event(), threading.Event()
+
+        class Slow:
+            async def run_turn(self, turn: TurnContext) -> Any:
+                entered.set()
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    cancelled.set()
+                    raise
+
+        thread = threading.Thread(target=lambda: SessionRunner(Slow()).run(session))
+        thread.start()
+        assert entered.wait(20)
+        began = time.monotonic()
+        fail(store)
+        assert cancelled.wait(10)
+        assert time.monotonic() - began < 2
+        thread.join(20)
+        assert store.load_state(session).status == "failed"
+        whole(store, session)
+
+
+class TestAnswers:
+    @each("approved", [True, False])
+    def test_an_approval_alone_brings_the_session_to_its_end(
+        self, store: SessionStore, session: str, approved: bool
+    ) -> None:
+        paid: list[Any] = []
+
+        def pay(arguments: Any, turn: TurnContext) -> str:
+            paid.append(arguments)
+            return "paid"
+
+        agent = ScriptedAgent([calls("pay", cents=5), "ok"], tools={"pay": pay}, approval_tools=["pay"])
+        runner = SessionRunner(agent)
+        store.admit_input(session, "refund")
+        assert runner.sweep() == 1
+        assert runner.sweep() == 0
+        store.submit_tool_result(session, "call-1", approved=approved)
+        assert runner.sweep() == 1
+        assert len(paid) == approved
+        assert store.load_state(session).status == "completed"
+        whole(store, session)
+
+    def test_wake_resumes_an_answered_session(self, store: SessionStore, session: str) -> None:
+        agent = ScriptedAgent([calls("ask"), "thanks"], client_tools=["ask"])
+        runner = SessionRunner(agent)
+        runner.run(session)
+        assert runner.wake(session).kind == "idle"
+        store.submit_tool_result(session, "call-1", result=42)
+        assert runner.wake(session).kind == "completed"
+        state = store.load_state(session)
+        assert (state.suspended_step_id, state.suspension_context) == (None, None)
+
+
+class TestInboxOfAStoppedSession:
+    @each("status", ["failed", "interrupted", "paused"])
+    def test_what_was_pending_stays_so(self, store: SessionStore, session: str, status: str) -> None:
+        store.admit_input(session, "old", delivery="queue")
+        store.update_status(session, status)
+        agent = ScriptedAgent()
+        runner = SessionRunner(agent)
+        assert runner.sweep() == 0
+        store.admit_input(session, "new", delivery="queue")
+        swept = runner.sweep()
+        assert swept == (0 if status == "paused" else 1)
+        assert bool(store.list_inputs(session)) == (status == "paused")
+        if status == "paused":
+            store.request_run(session)
+            assert runner.sweep() == 1
+        assert_invariants(session)
+
+    def test_admitted_only(self, store: SessionStore, session: str) -> None:
+        store.admit_input(session, "hello", resume=False)
+        runner = SessionRunner(ScriptedAgent())
+        assert runner.sweep() == 0
+        assert runner.wake(session).kind == "completed"
+
+
+def test_a_request_in_the_future(store: SessionStore, session: str) -> None:
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    runner = SessionRunner(ScriptedAgent())
+    store.request_run(session, at=timezone.now() + timedelta(seconds=60))
+    store.request_run(session, at=timezone.now() + timedelta(seconds=60))
+    assert runner.sweep() == 0
+    store.request_run(session)
+    assert runner.sweep() == 1
+    assert runner.sweep() == 0
+    assert len(store.list_runs(session).items) == 1
+
+
+def test_what_was_said_before_a_stop_is_kept(store: SessionStore, session: str) -> None:
+    def streaming(turn: TurnContext) -> str:
+        for text in ("Hel", "lo"):
+            turn.publish_fragment({"text": text})
+        store.set_interrupt_flag(session, "enough")
+        while not turn.interrupted():
+            time.sleep(0.01)
+        raise RuntimeError("stopped")
+
+    outcome = SessionRunner(ScriptedAgent([streaming])).run(session)
+    assert outcome.kind == "interrupted"
+    [message] = store.get_messages(session).messages
+    assert (message["content"], message["interrupted"]) == ("Hello", True)
+    whole(store, session)

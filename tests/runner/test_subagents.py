@@ -1,0 +1,309 @@
+"""Sub-agents: spawned with the suspension of their parent, run on any worker, settled with their end."""
+
+from typing import Any
+
+import pytest
+
+from helix_sessions.runtime import (
+    AgentDefinition,
+    Budget,
+    ChangeBudget,
+    SessionRunner,
+    SessionRuntime,
+    Spawn,
+    ToolResult,
+    TurnContext,
+    TurnOutcome,
+)
+from helix_sessions.runtime.scripted import ScriptedAgent, calls
+from helix_sessions.store import SessionStore
+from helix_sessions.types import SubSessionRef
+from tests.invariants import assert_invariants
+from tests.runner.test_activities import said, whole
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Parent:
+    """Asks the sub-agents that the prompt names, and says what they said."""
+
+    subagents = {"research": "researcher"}
+    client_tools = ("ask",)
+    tools: dict[str, Any]
+
+    def __init__(self, *names: str, **tools: Any) -> None:
+        self.names = names
+        self.tools = tools
+
+    def run_turn(self, turn: TurnContext) -> Any:
+        last = turn.context.messages[-1]
+        if last["role"] == "user":
+            listed = [
+                {"id": f"c{number}", "name": name, "arguments": {"prompt": f"{name} {number}"}}
+                for number, name in enumerate(self.names, 1)
+            ]
+            return TurnOutcome({"role": "assistant", "content": "", "tool_calls": listed})
+        results = [message for message in turn.context.messages if message["role"] == "tool"]
+        return TurnOutcome("ok", output=[message["content"] for message in results])
+
+
+class Child:
+    def run_turn(self, turn: TurnContext) -> Any:
+        prompt = turn.context.messages[-1]["content"]
+        if "fail" in prompt:
+            raise ValueError(prompt)
+        return TurnOutcome(f"did {prompt}", output={"did": prompt} if "output" in prompt else None)
+
+
+def start(store: SessionStore, agent: Any, session: str = "p") -> str:
+    store.create_session(session, agent_type="parent")
+    store.admit_input(session, "go")
+    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
+
+
+def work(agent: Any, *, types: Any = ("researcher",)) -> int:
+    return SessionRunner(agent, agent_types=types).sweep()
+
+
+def refs(store: SessionStore, session: str = "p") -> list[SubSessionRef]:
+    return store.get_sub_session_refs(session)
+
+
+def test_a_named_sub_agent(store: SessionStore) -> None:
+    agent = Parent("research", "research")
+    assert start(store, agent) == "suspended_awaiting_children"
+    assert [(ref.agent_type, ref.mode, ref.status) for ref in refs(store)] == [
+        ("researcher", "ephemeral", "active")
+    ] * 2
+    assert store.get_lease("p") is None
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 0
+    assert work(Child()) == 2
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+    state = store.load_state("p")
+    assert (state.status, state.output) == ("completed", ["did research 1", "did research 2"])
+    assert {ref.status for ref in refs(store)} == {"completed"}
+    for ref in refs(store):
+        child = store.load_state(ref.sub_session_id)
+        assert (child.parent_session_id, child.root_session_id) == ("p", "p")
+        whole(store, ref.sub_session_id)
+    whole(store, "p")
+
+
+def test_a_tool_that_spawns(store: SessionStore) -> None:
+    def delegate(arguments: Any, turn: TurnContext) -> Spawn:
+        return Spawn("researcher", "with output", custom_state={"a": 1})
+
+    agent = Parent("delegate", "plain", delegate=delegate, plain=lambda arguments, turn: "here")
+    assert start(store, agent) == "suspended_awaiting_children"
+    [ref] = refs(store)
+    assert store.load_state(ref.sub_session_id).custom_state == {"a": 1}
+    work(Child())
+    SessionRunner(agent, agent_types=["parent"]).sweep()
+    assert store.load_state("p").output == ["here", {"did": "with output"}]
+    whole(store, "p")
+
+
+def test_a_failed_child_is_an_error_result(store: SessionStore) -> None:
+    agent = Parent("delegate", delegate=lambda arguments, turn: Spawn("researcher", "fail"))
+    start(store, agent)
+    work(Child())
+    SessionRunner(agent, agent_types=["parent"]).sweep()
+    [result] = [m for m in store.get_messages("p").messages if m["role"] == "tool"]
+    assert result["is_error"] is True
+    assert [ref.status for ref in refs(store)] == ["failed"]
+    assert store.load_state("p").status == "completed"
+    whole(store, "p")
+
+
+def test_a_mixed_batch(store: SessionStore) -> None:
+    agent = Parent("research", "ask", "plain", plain=lambda arguments, turn: "here")
+    assert start(store, agent) == "suspended_step_partial"
+    assert [content for role, content in said(store, "p") if role == "tool"] == ["here"]
+    work(Child())
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 0
+    store.submit_tool_result("p", "c2", result="answered")
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+    assert sorted(map(str, store.load_state("p").output)) == ["answered", "did research 1", "here"]
+    whole(store, "p")
+
+
+def test_a_companion_is_continued(store: SessionStore) -> None:
+    spawn = Spawn("researcher", "hello", mode="persistent", name="ann")
+    agent = Parent("delegate", delegate=lambda arguments, turn: spawn)
+    for number in (1, 2):
+        if number == 1:
+            start(store, agent)
+        else:
+            store.admit_input("p", "again")
+            SessionRunner(agent, agent_types=["parent"]).wake("p")
+        assert work(Child()) == 1
+        assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+        [ref] = refs(store)
+        assert (ref.mode, ref.status) == ("persistent", "completed")
+    assert [content for role, content in said(store, ref.sub_session_id) if role == "user"] == ["hello"] * 2
+    assert [content for role, content in said(store, "p") if role == "tool"] == ["did hello"] * 2
+    whole(store, "p")
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted"])
+def test_a_stopped_parent_interrupts_its_ephemeral_children(store: SessionStore, status: str) -> None:
+    start(store, Parent("research"))
+    store.update_status("p", status)
+    [ref] = refs(store)
+    assert store.load_state(ref.sub_session_id).status == "interrupted"
+    assert work(Child()) == 0
+    assert_invariants("p")
+
+
+def test_limits(store: SessionStore, settings: Any) -> None:
+    settings.HELIX_SESSIONS = {"MAX_CHILDREN_PER_TURN": 2}
+    start(store, Parent("research", "research", "research"))
+    assert len(refs(store)) == 2
+    [refused] = [m for m in store.get_messages("p").messages if m["role"] == "tool"]
+    assert refused["is_error"] is True
+
+
+def test_depth(store: SessionStore, settings: Any) -> None:
+    settings.HELIX_SESSIONS = {"MAX_SUBAGENT_DEPTH": 2}
+    agent = Parent("delegate", delegate=lambda arguments, turn: Spawn("parent", "deeper"))
+    start(store, agent)
+    runner = SessionRunner(agent)
+    for _ in range(10):
+        if not runner.sweep():
+            break
+    assert store.load_state("p").status == "completed"
+    assert len(store.list_sessions(limit=50).items) == 3
+    whole(store, "p")
+
+
+class Costly(Child):
+    """Uses 100 tokens in each of its turns, which are two."""
+
+    tools = {"think": lambda arguments, turn: "hm"}
+
+    def run_turn(self, turn: TurnContext) -> Any:
+        usage = {"input_tokens": 60, "output_tokens": 40}
+        if turn.context.messages[-1]["role"] == "tool":
+            return TurnOutcome("did", usage=usage)
+        return TurnOutcome(calls("think"), usage=usage)
+
+
+def with_budget(store: SessionStore, agent: Any, **limits: Any) -> None:
+    SessionRuntime().create(AgentDefinition("parent", budget=Budget(**limits)), session_id="p")
+    store.admit_input("p", "go")
+    assert SessionRunner(agent, agent_types=["parent"]).wake("p").kind == "suspended_awaiting_children"
+
+
+def go_on(store: SessionStore, agent: Any) -> tuple[str, Any]:
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+    state = store.load_state("p")
+    return state.status, None if state.error is None else state.error["code"]
+
+
+class TestBudgets:
+    def test_they_count_the_tree(self, store: SessionStore) -> None:
+        agent = Parent("research")
+        with_budget(store, agent, max_tokens=150)
+        assert work(Costly()) == 1
+        [ref] = refs(store)
+        assert store.load_state(ref.sub_session_id).status == "completed"
+        assert store.get_usage("p", tree=True).input_tokens == 120
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
+        assert store.list_inputs("p") == []
+
+    def test_what_each_child_used_counts_once(self, store: SessionStore) -> None:
+        """Also after further suspensions of the same activity."""
+        agent = ScriptedAgent(*[[calls("research", prompt="go")]] * 3, "done")
+        agent.subagents = {"research": "researcher"}
+        with_budget(store, agent, max_tokens=650, max_steps=11)
+        for _ in range(2):
+            assert work(Costly()) == 1
+            assert go_on(store, agent) == ("active", None)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("completed", None)
+        assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [650, 450, 250, 50]
+        assert [turn.budget.max_steps for turn in agent.turns if turn.budget] == [11, 8, 5, 2]
+
+    def test_siblings_draw_on_one(self, store: SessionStore) -> None:
+        """Each begins with what is left of it then, and those that come too late begin no turn."""
+        with_budget(store, Parent("research", "research", "research"), max_tokens=250)
+        left = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append(turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        assert work(Noting()) == 3
+        assert left == [250, 150, 50], "three turns of 100 are one too many, and the last that is begun"
+        ended = [store.load_state(ref.sub_session_id) for ref in refs(store)]
+        assert sorted(state.status for state in ended) == ["completed", "failed", "failed"]
+        codes = [state.error["code"] for state in ended if state.error]
+        assert codes == ["budget_exceeded"] * 2
+        assert "agent above" in str([state.error["message"] for state in ended if state.error])
+        assert go_on(store, Parent("research")) == ("paused", "budget_exceeded")
+
+    def test_a_companion_counts_from_here_on(self, store: SessionStore) -> None:
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her")
+
+        agent = Parent("ask_her", ask_her=spawn)
+        store.create_session("p", agent_type="parent")
+        store.admit_input("p", "go")
+        SessionRunner(agent, agent_types=["parent"]).sweep()
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("completed", None)
+        SessionRuntime().execute("p", ChangeBudget(Budget(max_tokens=250)))
+        store.admit_input("p", "again")
+        assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+        assert work(Costly()) == 1
+        assert len(refs(store)) == 1
+        assert go_on(store, agent) == ("completed", None), "200 tokens of 250"
+
+    def test_a_crash_does_not_begin_them_anew(self, store: SessionStore) -> None:
+        SessionRuntime().create(AgentDefinition("parent", budget=Budget(max_tokens=250)), session_id="p")
+        store.admit_input("p", "go")
+
+        class Died(BaseException):
+            """As if the process were gone."""
+
+        class Dies(Costly):
+            tools = {"think": lambda arguments, turn: "hm"}
+            turns = 0
+
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append(turn.budget.max_tokens)
+                if len(left) == 2:
+                    raise Died
+                return TurnOutcome(calls("think"), usage={"input_tokens": 60, "output_tokens": 40})
+
+        left: list[Any] = []
+        runner = SessionRunner(Dies(), lease_ttl=0.1)
+        with pytest.raises(Died):
+            runner.run("p")
+        store.request_run("p")
+        outcome = None
+        while outcome is None or outcome.kind == "idle":
+            outcome = runner.wake("p")
+        assert outcome.error["code"] == "budget_exceeded"
+        assert left == [250, 150, 150, 50]
+
+
+def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:
+    writes = [{"op": "set", "path": ["seen"], "value": 1}]
+    agent = Parent("research", "plain", plain=lambda arguments, turn: ToolResult("here", writes))
+    start(store, agent)
+    assert store.load_state("p").custom_state == {"seen": 1}
+    assert not store.has_staged_changes("p")
+
+
+def test_the_same_call_makes_no_second_child(store: SessionStore) -> None:
+    """Whoever repeats the suspension finds the child there."""
+    agent = ScriptedAgent([calls("research", prompt="once")])
+    agent.subagents = {"research": "researcher"}
+    start(store, agent)
+    assert len(refs(store)) == 1
+    assert SessionRunner(agent, agent_types=["parent"]).run("p").kind == "suspended_awaiting_children"
+    assert len(refs(store)) == 1

@@ -1,0 +1,64 @@
+"""How long a failed call is left alone."""
+
+from typing import Any
+
+from helix_sessions.exceptions import TransientError
+from helix_sessions.runtime import RetryPolicy, retries
+from helix_sessions.runtime.loop.stops import Stopped
+from helix_sessions.runtime.tools import ToolCalls
+from helix_sessions.values.tools import ToolOptions
+
+PLAIN = RetryPolicy(jitter=0.0)
+
+
+def test_the_waits_of_a_model_call() -> None:
+    busy = TransientError("busy")
+    waits: dict[str, tuple[Any, RetryPolicy, list[float | None]]] = {
+        "doubled from the first on, and then it was the last": (busy, PLAIN, [1.0, 2.0, 4.0, None, None]),
+        "never above the maximum": (
+            busy,
+            RetryPolicy(jitter=0.0, maximum=3.0, max_attempts=9),
+            [1.0, 2.0, 3.0, 3.0],
+        ),
+        "a timeout is transient": (TimeoutError(), PLAIN, [1.0]),
+        "anything else is not": (ValueError("no"), PLAIN, [None]),
+        "unless it is named": (ValueError("no"), RetryPolicy(jitter=0.0, retry_on=(ValueError,)), [1.0]),
+        "what the provider asks for": (TransientError("busy", retry_after=90), PLAIN, [90.0, 90.0]),
+        "if that is longer": (TransientError("busy", retry_after=0.5), PLAIN, [1.0, 2.0]),
+    }
+    for what, (error, policy, expected) in waits.items():
+        found = [retries.delay(error, policy, attempt) for attempt in range(1, len(expected) + 1)]
+        assert found == expected, what
+
+
+def test_jitter_spreads_them() -> None:
+    found = [retries.delay(TransientError("busy"), RetryPolicy(jitter=0.2), 2) for _ in range(200)]
+    assert all(wait is not None and 1.6 <= wait <= 2.4 for wait in found)
+    assert len(set(found)) > 1
+
+
+def test_the_waits_of_a_tool_are_in_place() -> None:
+    class Box:
+        @staticmethod
+        def options(name: str) -> ToolOptions:
+            return ToolOptions(retries=9)
+
+    told: list[int] = []
+    unused: Any = None
+    work = ToolCalls(
+        *(Box(), unused),  # type: ignore[arg-type]
+        key_of=unused,
+        settle=unused,
+        log_again=lambda call, attempt, error: told.append(attempt),
+        policy=RetryPolicy(initial=1.0, factor=2.0),
+    )
+    call: Any = {"id": "c", "name": "pay", "arguments": {}}
+    waits = []
+    for tries in (1, 2, 3, 4, 9, 10):
+        work.tried({"c": tries})
+        waits.append(work._again(call, ValueError("no")))
+    assert waits == [1.0, 2.0, 4.0, 5.0, 5.0, None], "no longer than a driver waits in place"
+    assert told == [2, 3, 4, 5, 10]
+    work.tried({"c": 1})
+    assert work._again(call, TransientError("busy", retry_after=3)) == 3.0
+    assert work._again(call, Stopped()) is None, "who is asked to stop begins nothing again"
