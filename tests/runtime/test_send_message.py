@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from helix_sessions.runtime import (
     SuspendSession,
     ToolResult,
     chars_over_four,
+    collected,
 )
 from helix_sessions.runtime import TurnOutcome as Outcome
 from helix_sessions.store import SessionStore
@@ -302,11 +304,11 @@ class TestBudgets:
         assert runtime.execute("s", SendMessage("hello", agent)).state.execution.steps == 0
         assert agent.turns == []
 
-    def test_seconds(self, runtime, session, agent):
-        import time
-
-        agent.tools["look"] = lambda arguments, turn: time.sleep(0.06)
-        runtime.execute("s", ChangeBudget(Budget(max_seconds=0.1)))
+    def test_seconds(self, runtime, session, agent, monkeypatch):
+        clock = [0.0]
+        monkeypatch.setattr(collected, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        agent.tools["look"] = lambda arguments, turn: clock.append(clock.pop() + 60)
+        runtime.execute("s", ChangeBudget(Budget(max_seconds=100)))
         execution = runtime.execute("s", SendMessage("hello", agent)).state.execution
         assert (execution.status, execution.steps) == ("budget_exceeded", 2)
 
