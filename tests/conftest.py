@@ -18,6 +18,8 @@ from tests.lengths import at_length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_django.plugin import DjangoDbBlocker
+
     from helix_sessions.store import AsyncSessionStore, SessionStore
 
 TESTS = Path(__file__).parent
@@ -124,9 +126,22 @@ def django_db_modify_db_settings(
     """Put SQLite's test database into a file: threads and processes share it."""
     from django.conf import settings
 
+    from tests import citus
+
     database = settings.DATABASES["default"]
+    citus.drop_test_database(database)
     if database["ENGINE"].endswith("sqlite3"):
         database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "tests.sqlite3")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Distribute the tables where `HELIX_TEST_CITUS` names a cluster."""
+    from tests import citus
+
+    if citus.WORKERS:
+        with django_db_blocker.unblock():
+            citus.distribute_test_database()
 
 
 @pytest.fixture

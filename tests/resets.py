@@ -6,6 +6,8 @@ from typing import Any
 from django.db import connection, transaction
 
 from helix_sessions.models import Session
+from helix_sessions.store.maintenance.sql import ONE_AFTER_THE_OTHER
+from tests import citus
 
 KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 """What `migrate` wrote, and no test changes."""
@@ -17,6 +19,8 @@ def delete_rows() -> None:
     Sessions come first: the database guards the log of those that live.
     """
     with transaction.atomic(), connection.cursor() as cursor:
+        if citus.WORKERS:
+            cursor.execute(ONE_AFTER_THE_OTHER)
         for table in _filled(cursor):
             cursor.execute(f'DELETE FROM "{table}"')
 

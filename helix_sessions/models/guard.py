@@ -78,9 +78,11 @@ def raise_guard(connection: BaseDatabaseWrapper) -> None:
 def lower_guard(connection: BaseDatabaseWrapper) -> None:
     """Drop the triggers; to rebuild the tables, and where a distributed database takes no triggers."""
     on = connection.vendor == "postgresql"
+    there = _triggers(connection)  # Citus refuses to drop one that is not there
     with connection.cursor() as cursor:
         for trigger, table in _TRIGGERS.items():
-            cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}{f' ON {table}' if on else ''}")
+            if trigger in there:
+                cursor.execute(f"DROP TRIGGER {trigger}{f' ON {table}' if on else ''}")
         if on:
             cursor.execute("DROP FUNCTION IF EXISTS helix_sessions_guard_log()")
             cursor.execute("DROP FUNCTION IF EXISTS helix_sessions_guard_message()")
@@ -88,13 +90,19 @@ def lower_guard(connection: BaseDatabaseWrapper) -> None:
 
 def is_guarded(connection: BaseDatabaseWrapper) -> bool:
     """Whether every trigger exists."""
+    return _triggers(connection, enabled=True) == set(_TRIGGERS)
+
+
+def _triggers(connection: BaseDatabaseWrapper, *, enabled: bool = False) -> set[str]:
+    """Those of ours that exist."""
     if connection.vendor == "postgresql":
-        sql = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'helix\\_guard\\_%' AND tgenabled <> 'D'"
+        sql = "SELECT tgname FROM pg_trigger WHERE tgname LIKE 'helix\\_guard\\_%'"
+        sql += " AND tgenabled <> 'D'" if enabled else ""
     else:
-        sql = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'helix_guard_*'"
+        sql = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'helix_guard_*'"
     with connection.cursor() as cursor:
         cursor.execute(sql)
-        return bool(cursor.fetchone()[0] == len(_TRIGGERS))
+        return {name for (name,) in cursor.fetchall()}
 
 
 def hinders_flush(connection: BaseDatabaseWrapper) -> bool:

@@ -158,10 +158,14 @@ def errors_translated(connection: BaseDatabaseWrapper) -> Iterator[None]:
         yield
     except DatabaseError as error:
         translated = _translated(connection, error)
-        if translated is None:
-            vars(error)[_MAY_BE_WRITTEN] = True
-            raise
-        raise translated from error
+        if translated is not None:
+            raise translated from error
+        if dialect_of(connection).is_outcome_unknown(error):
+            lost = OperationalError(*error.args)
+            vars(lost)[_MAY_BE_WRITTEN] = True
+            raise lost from error
+        vars(error)[_MAY_BE_WRITTEN] = True
+        raise
 
 
 def outage(connection: BaseDatabaseWrapper, error: DatabaseError) -> HelixSessionsError | None:

@@ -177,6 +177,10 @@ class Dialect(ABC):
     def is_away(self, error: DatabaseError) -> bool:
         """Whether there was no database to answer: no connection, or one that was lost."""
 
+    def is_outcome_unknown(self, error: DatabaseError) -> bool:
+        """Whether an error that looks like an answer says that a commit may or may not have happened."""
+        return False
+
     @abstractmethod
     def lacks_tables(self, error: DatabaseError) -> bool:
         """Whether a table or a column was missing."""
@@ -211,26 +215,56 @@ class Dialect(ABC):
 _CLASSES = {
     "postgresql": "helix_sessions.store.engine.postgres.PostgresDialect",
     "postgresql, portable": "helix_sessions.store.engine.postgres.PortablePostgresDialect",
+    "postgresql, distributed": "helix_sessions.store.engine.citus.CitusDialect",
     "sqlite": "helix_sessions.store.engine.sqlite.SqliteDialect",
 }
 _chosen: dict[str, Dialect] = {}
-"""By vendor. A setting may choose, so it is forgotten when the settings change."""
+"""By alias. A setting may choose, so it is forgotten when the settings change."""
+
+_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL"
+_SESSIONS_ARE_DISTRIBUTED = (
+    "SELECT EXISTS (SELECT FROM pg_dist_partition"
+    " WHERE logicalrelid = to_regclass('helix_sessions_session'))"
+)
 
 
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
     """The dialect that a connection is spoken to in."""
     try:
-        return _chosen[connection.vendor]
+        return _chosen[connection.alias]
     except KeyError:
-        return _choose(connection.vendor)
+        return _choose(connection)
 
 
-def _choose(vendor: str) -> Dialect:
-    name = f"{vendor}, portable" if vendor == "postgresql" and conf.PORTABLE_WRITES else vendor
-    if name not in _CLASSES:
+def choose_again() -> None:
+    """Forget the choices: the settings have changed, or where the tables are."""
+    _chosen.clear()
+
+
+def _choose(connection: BaseDatabaseWrapper) -> Dialect:
+    vendor = connection.vendor
+    if vendor not in _CLASSES:
         raise NotConfigured(f"Sessions cannot be stored in {vendor}. Use PostgreSQL or SQLite.")
-    dialect: Dialect = _instance(_CLASSES[name])
-    return _chosen.setdefault(vendor, dialect)
+    if vendor != "postgresql":
+        return _chosen.setdefault(connection.alias, _instance(_CLASSES[vendor]))
+    if conf.PORTABLE_WRITES:
+        return _chosen.setdefault(connection.alias, _instance(_CLASSES["postgresql, portable"]))
+    try:
+        distributed = _is_distributed(connection)
+    except DatabaseError:  # of a database that does not answer nothing is remembered
+        return _instance(_CLASSES[vendor])
+    name = "postgresql, distributed" if distributed else vendor
+    return _chosen.setdefault(connection.alias, _instance(_CLASSES[name]))
+
+
+def _is_distributed(connection: BaseDatabaseWrapper) -> bool:
+    """Whether Citus has the sessions. Asked once for a database in a process."""
+    with connection.cursor() as cursor:
+        for question in (_CITUS, _SESSIONS_ARE_DISTRIBUTED):
+            cursor.execute(question)
+            if not cursor.fetchone()[0]:
+                return False
+    return True
 
 
 @cache
@@ -241,4 +275,4 @@ def _instance(path: str) -> Any:
 @receiver(setting_changed)
 def _choose_again(*, setting: str, **_: Any) -> None:
     if setting == "HELIX_SESSIONS":
-        _chosen.clear()
+        choose_again()

@@ -124,10 +124,10 @@ class PortablePostgresDialect(Dialect):
         return f"{select} AND {_WAIT} FOR NO KEY UPDATE"
 
     def waiting(self) -> list[Any]:
-        return [_milliseconds(conf.LOCK_TIMEOUT)]
+        return [milliseconds(conf.LOCK_TIMEOUT)]
 
     def wait_for_locks(self, connection: BaseDatabaseWrapper, seconds: float) -> None:
-        execute(connection, "SELECT set_config('lock_timeout', %s, true)", [_milliseconds(seconds)])
+        execute(connection, "SELECT set_config('lock_timeout', %s, true)", [milliseconds(seconds)])
 
     @contextmanager
     def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
@@ -296,7 +296,8 @@ class PostgresDialect(PortablePostgresDialect):
         return KnownRow(row_version, values)
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """A time as PostgreSQL's settings have it."""
     return f"{max(1, round(seconds * 1000))}ms"
 
 

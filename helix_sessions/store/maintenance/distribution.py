@@ -4,6 +4,7 @@ All rows of a session are then on one node, so a write is still one transaction 
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from django.apps import apps
@@ -14,9 +15,8 @@ from helix_sessions.exceptions import NotConfigured
 from helix_sessions.models import Blob, Memory, MemoryVector, Session, Webhook, WebhookDelivery
 from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
-from helix_sessions.models.memory_words import create_vector_key, drop_vector_key
 from helix_sessions.store.engine.connection import execute, fetch, transaction_on
-from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.engine.dialect import choose_again, dialect_of
 from helix_sessions.store.engine.session_tables import belongings
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance import sql
@@ -27,6 +27,10 @@ _REFERENCE = "reference"
 _MISSING = (
     "The Citus extension is not installed in this database. Install it on every machine of the cluster, "
     "then: CREATE EXTENSION citus. Nothing was changed."
+)
+_ALONE = (
+    "The cluster has no node that takes shards. Add the workers: SELECT citus_add_node('host', 5432)."
+    " Nothing was changed."
 )
 
 
@@ -65,19 +69,35 @@ def distribute(using: str, *, dry_run: bool = False) -> list[Placement]:
         missing = [placement for placement in placements() if placement.table not in distributed]
         if missing and not dry_run:
             lower_guard(connection)
-            drop_vector_key(connection)  # until both of its tables are distributed
-            for placement in missing:
-                if placement.beside == _REFERENCE:
-                    execute(connection, sql.SPREAD_WHOLE_TABLE, [placement.table], prepare=False)
-                else:
-                    execute(connection, sql.SPREAD_TABLE, list(placement), prepare=False)
-            create_vector_key(connection)
+            execute(connection, sql.ONE_AFTER_THE_OTHER, [], prepare=False)
+            with _without_foreign_keys(connection, [placement.table for placement in missing]):
+                for placement in missing:
+                    if placement.beside == _REFERENCE:
+                        execute(connection, sql.SPREAD_WHOLE_TABLE, [placement.table], prepare=False)
+                    else:
+                        execute(connection, sql.SPREAD_TABLE, list(placement), prepare=False)
+            connection.on_commit(choose_again)
     return missing
+
+
+@contextmanager
+def _without_foreign_keys(connection: BaseDatabaseWrapper, tables: list[str]) -> Iterator[None]:
+    """Drop the constraints of these tables, and add them again: both tables of one are distributed then."""
+    every = [placement.table for placement in placements()]
+    keys = fetch(connection, sql.FOREIGN_KEYS, [tables, every], prepare=False)
+    for table_name, name, _ in keys:
+        execute(connection, sql.drop_constraint(table_name, name), [], prepare=False)
+    yield
+    for table_name, name, definition in keys:
+        execute(connection, sql.add_constraint(table_name, name, definition), [], prepare=False)
 
 
 def _check_citus(connection: BaseDatabaseWrapper) -> None:
     if not dialect_of(connection).has_citus(connection):
         raise NotConfigured(_MISSING)
+    [[nodes]] = fetch(connection, sql.CLUSTER_NODES, [], prepare=False)
+    if not nodes:
+        raise NotConfigured(_ALONE)
 
 
 def _name(model: type[models.Model]) -> str:

@@ -132,3 +132,22 @@ SPREAD_TABLES = "SELECT logicalrelid::regclass::text FROM pg_dist_partition"
 SPREAD_TABLE = "SELECT create_distributed_table(%s::regclass, %s, colocate_with => %s)"
 
 SPREAD_WHOLE_TABLE = "SELECT create_reference_table(%s::regclass)"
+
+ONE_AFTER_THE_OTHER = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
+
+CLUSTER_NODES = "SELECT count(*) FROM pg_dist_node WHERE isactive AND shouldhaveshards"
+
+FOREIGN_KEYS = """
+SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+FROM pg_constraint WHERE contype = 'f' AND conparentid = 0
+AND conrelid::regclass::text = ANY (%s) AND confrelid::regclass::text = ANY (%s) ORDER BY 1, 2
+"""
+"""The constraints between these tables."""
+
+
+def drop_constraint(table_name: str, name: str) -> str:
+    return f'ALTER TABLE {table_name} DROP CONSTRAINT "{name}"'
+
+
+def add_constraint(table_name: str, name: str, definition: str) -> str:
+    return f'ALTER TABLE {table_name} ADD CONSTRAINT "{name}" {definition}'
