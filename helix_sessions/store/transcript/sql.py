@@ -65,7 +65,7 @@ def next_events(dialect: Dialect) -> str:
         f" FROM {table(Session).name} s LEFT JOIN (SELECT * FROM {table(Event).name}"
         ' WHERE "session_id" = %s AND "seq" > %s AND "seq" >='
         f' (SELECT "first_seq" FROM {table(Session).name} WHERE "session_id" = %s)'
-        ' ORDER BY "seq" LIMIT %s) e ON 1 = 1'
+        ' ORDER BY "seq" LIMIT %s) e ON e."session_id" = s."session_id"'
         f' {MESSAGE_OF_EVENT} WHERE s."session_id" = %s AND {present("s.")} ORDER BY e."seq"'
     )
 
