@@ -126,3 +126,22 @@ def _run(command: list[str], **options: Any) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
+
+
+@pytest.mark.skipif(shutil.which("xgettext") is None, reason="no gettext here")
+def test_its_texts_can_be_translated(tmp_path: Path) -> None:
+    package = shutil.copytree(ROOT / "helix_sessions", tmp_path / "helix_sessions")
+    (package / "locale").mkdir(exist_ok=True)
+    admin = Path(sys.executable).with_name("django-admin")
+    _run([str(admin), "makemessages", "--locale", "de"], cwd=package)
+    found = (package / "locale/de/LC_MESSAGES/django.po").read_text()
+    assert found.count("\nmsgid ") > 300
+    _run(
+        [
+            "msgfmt",
+            "--check-format",
+            "--output-file",
+            "/dev/null",
+            str(package / "locale/de/LC_MESSAGES/django.po"),
+        ]
+    )
