@@ -1,12 +1,22 @@
-"""The documentation as plain text, and a page that lists it."""
+"""The documentation, page by page, and a page that lists it. `make docs` builds a site of it."""
 
 from pathlib import PurePosixPath
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.safestring import mark_safe
+from markdown import markdown
 
-_GROUPS = {".": "Start here", "how-to": "How-to", "reference": "Reference", "explanation": "Explanation"}
+from tools.docs_site import slug, with_absolute_links, without_marks
+
+_GROUPS = {
+    ".": "Start here",
+    "how-to": "How-to",
+    "operations": "Operations",
+    "reference": "Reference",
+    "explanation": "Explanation",
+}
 
 
 def _documents() -> list[str]:
@@ -35,8 +45,14 @@ def documents(request: HttpRequest) -> HttpResponse:
 
 
 def document(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one file of `docs/`."""
+    """Show one page of `docs/`."""
     if name not in _documents():
         raise Http404
     text = (settings.BASE_DIR / "docs" / name).read_text(encoding="utf-8")
-    return HttpResponse(text, content_type="text/plain; charset=utf-8")
+    body = markdown(
+        without_marks(with_absolute_links(text, name)),
+        extensions=["tables", "fenced_code", "sane_lists", "toc"],
+        extension_configs={"toc": {"slugify": slug}},
+    )
+    page = {"title": _title(name), "name": name, "body": mark_safe(body), "documents": _grouped_documents()}  # noqa: S308
+    return render(request, "document.html", page)
