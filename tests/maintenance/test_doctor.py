@@ -13,7 +13,7 @@ from helix_sessions.models import Blob, BlobRef, Session
 from helix_sessions.models.guard import lower_guard, raise_guard
 from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore
-from helix_sessions.store.engine.session_tables import belongings, kind_of
+from helix_sessions.store.engine.session_tables import child_tables, kind_of
 from helix_sessions.store.maintenance import doctor
 from helix_sessions.store.maintenance.invariants import invariants
 from helix_sessions.store.transcript import fragments
@@ -30,7 +30,7 @@ S = "WHERE session_id = 's'"
 REPAIRABLE = {
     **{
         f"orphan_{kind_of(model)}": f"UPDATE {model._meta.db_table} SET session_id = 'ghost' {S}"
-        for model in belongings()
+        for model in child_tables()
     },
     "archived_events_left": f"UPDATE {P}_session SET first_seq = 3 {S}",
     "head_seq_behind": f"UPDATE {P}_session SET head_seq = head_seq - 2 {S}",

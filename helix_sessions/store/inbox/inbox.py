@@ -123,7 +123,7 @@ def _admit_once(
     """Admit, and only when that is refused look for the same admission made before: most are new."""
     for _ in range(_ATTEMPTS):  # whoever else claims the id, or deletes the session that had it
         try:
-            _, receipt = store._decide(key, admit, expected_version, fenced=False, unread=True)
+            _, receipt = store._decide(key, admit, expected_version, fenced=False, read_first=True)
             return receipt, True
         except (IntegrityError, HelixSessionsError) as refusal:
             before = known(store._read(key, ("owner_id",)).owner_id)
@@ -144,7 +144,7 @@ def _ask_again(store: Store, key: str, receipt: InputReceipt) -> None:
 
     work, _ = store._decide(key, ask, fenced=False)
     if not work.notices:
-        runner_notices.notify_after_commit(store._connection, key, work.session.agent_type)
+        runner_notices.notify_runners_after_commit(store._connection, key, work.session.agent_type)
 
 
 def _admitted_before(
