@@ -17,7 +17,7 @@ from helix_sessions.store.engine.session_tables import child_tables, kind_of
 from helix_sessions.store.maintenance import doctor
 from helix_sessions.store.maintenance.invariants import invariants
 from helix_sessions.store.transcript import fragments
-from helix_sessions.stream.keeper import Batch
+from helix_sessions.stream.fragment_writer import PendingBatch
 from helix_sessions.types import CompactionPolicy, Finding
 from tests.contract.sources import Said
 from tests.invariants import assert_invariants
@@ -101,7 +101,7 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
     store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")
     store.admit_input("s", "hello")
-    said = Batch("s", run.run_id, "turn", "m", 0, 1, ['{"text":"so far"}'])
+    said = PendingBatch("s", run.run_id, "turn", "m", 0, 1, ['{"text":"so far"}'])
     fragments.write(store.using, [said])
     store.create_session("child", agent_type="reader", parent_session_id="s")
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
