@@ -64,7 +64,8 @@ class ContextPolicy:
         if not self.has_sources:
             return
         row = driver.known.row
-        if _is_waiting(row.pending_client_tool_calls) or _is_waiting(row.suspended_awaiting_children):
+        waits = (row.pending_client_tool_calls, row.suspended_awaiting_children)
+        if any(map(documents.has_entries, waits)):
             self._owed = True  # nothing may come between a call and its result
         else:
             self._reconcile(driver)
@@ -129,7 +130,3 @@ def _store(driver: Driver) -> SessionStore:
 def _model(driver: Driver) -> str | None:
     model = driver.definition.model
     return model if isinstance(model, str) and model else None
-
-
-def _is_waiting(text: str | None) -> bool:
-    return text not in (None, "{}")

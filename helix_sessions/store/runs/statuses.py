@@ -73,7 +73,7 @@ def _wait_for_nothing(work: UnitOfWork) -> None:
     was not read may be there."""
     known = vars(work.session)
     waits = (known.get("pending_client_tool_calls"), known.get("suspended_awaiting_children"))
-    if any(text not in (None, "{}") for text in waits):
+    if any(map(documents.has_entries, waits)):
         for message in open_calls.closing_messages(work.session.open_calls):
             work.message("tool", documents.write(message))
     if known.get("pending_client_tool_calls", UNSET) is not None:
