@@ -88,11 +88,11 @@ class ContextPolicy:
         return self._compact(driver, "overflow")
 
     def _seen(self, driver: Driver) -> ModelContext:
-        told, known, model = driver.take_told(), self._known, _model(driver)
-        if known is None or told.others_wrote or known.model != model:
+        appended, known, model = driver.take_appended(), self._known, _model(driver)
+        if known is None or appended.others_wrote or known.model != model:
             known = read_context(driver.store, driver.session_id, known, model=model)
-        elif told.messages:
-            known = known.followed_by(told.messages, told.seq)
+        elif appended.messages:
+            known = known.followed_by(appended.messages, appended.seq)
         self._known = known
         # An agent may change what it is shown; what is known is another copy.
         return replace(known.context, messages=documents.load(documents.write(known.context.messages)))

@@ -219,7 +219,7 @@ class UnitOfWork:
         if self.moments:
             moments.announce(self)
         if _log.isEnabledFor(logging.DEBUG):
-            self._tell_after_commit()
+            self._log_after_commit()
         if Event in self.inserts:
             notify_readers_after_commit(
                 self.connection, self.session.session_id, self.inserts[Event][0][_SEQ]
@@ -227,9 +227,9 @@ class UnitOfWork:
         for notice in self.notices.values():
             after_commit(self.connection, notice)
 
-    def _tell_after_commit(self) -> None:
+    def _log_after_commit(self) -> None:
         session, kind = self.session, table(Event).columns.index("type")
-        told = {
+        details = {
             "session_id": session.session_id,
             "run_id": session.run_id,
             "version": session.version,
@@ -237,7 +237,7 @@ class UnitOfWork:
             "events": [row[kind] for row in self.inserts.get(Event, ())],
         }
         transaction.on_commit(
-            lambda: _log.debug("wrote", extra=told), using=self.connection.alias, robust=True
+            lambda: _log.debug("wrote", extra=details), using=self.connection.alias, robust=True
         )
 
     def stamp(self) -> bool:

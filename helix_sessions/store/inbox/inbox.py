@@ -89,8 +89,8 @@ def admit(
     session = work.session
     if session.pending_inputs >= conf.INBOX_LIMIT:
         raise InboxFull(f"The session has {session.pending_inputs:,} pending inputs.")
-    told: dict[str, Any] = {"input_id": input_id, "delivery": delivery}
-    seq = work.event("input_admitted", told if resume else {**told, "resume": False})
+    data: dict[str, Any] = {"input_id": input_id, "delivery": delivery}
+    seq = work.event("input_admitted", data if resume else {**data, "resume": False})
     work.insert(models.InputClaim, input_id=input_id, owner_key=owner_key(session.owner_id))
     work.insert(
         models.Input,

@@ -49,8 +49,8 @@ def enter(work: UnitOfWork, columns: dict[str, Any], *, stops_driver: bool = Tru
     work.change(**columns)
     if before != after:
         work.change(status_since=work.now)
-    told = {"from": before, "to": after, "failure_reason": columns.get("failure_reason")}
-    work.event("status_changed", {name: value for name, value in told.items() if value is not None})
+    data = {"from": before, "to": after, "failure_reason": columns.get("failure_reason")}
+    work.event("status_changed", {name: value for name, value in data.items() if value is not None})
     if after in runnable.STOPPED_STATUSES:
         runnable.forget_request(work)
     elif before != after and not work.is_drivers:
