@@ -170,6 +170,9 @@ def test_the_pages_have_the_order_of_the_rooms() -> None:
     rooms = [path.name for path in (PACKAGE / "store").iterdir() if (path / "__init__.py").exists()]
     assert sorted(rooms) == sorted(STORE_ROOMS)
     assert [name for name in rooms if f"| `{name}/` |" not in layout] == []
+    tested = layout.partition("## Where a promise is tested")[2].partition("\n## ")[0]
+    folders = [path.name for path in (PACKAGE.parent / "tests").iterdir() if any(path.glob("*.py"))]
+    assert [name for name in folders if f"`{name}/`" not in tested] == []
 
 
 # 2. Only the engine and files called `sql.py` know which database it is, or hold SQL.

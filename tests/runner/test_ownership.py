@@ -156,6 +156,21 @@ class TestLeases:
         assert store.get_messages("of bob").messages == []
         assert [summary.session_id for summary in store.list_runnable()] == ["of bob"]
 
+    def test_the_session_that_has_been_runnable_for_longest_is_claimed_first(
+        self, store: SessionStore
+    ) -> None:
+        for key, agent_type in {"d": "one", "b": "two", "c": "one", "a": "two"}.items():
+            store.create_session(key, agent_type=agent_type)
+            store.request_run(key)
+        for types, order in ((None, "dbca"), (["one", "two"], "dbca"), (["two"], "ba")):
+            runner = SessionRunner(ScriptedAgent(), agent_types=types)
+            claimed = [driver for _ in range(4) if (driver := runner.claim()) is not None]
+            assert "".join(driver.session_id for driver in claimed) == order, types
+            for driver in claimed:
+                driver.release()
+            for key in "dbca":
+                store.request_run(key)
+
     def test_it_is_renewed_in_the_background(self, store: SessionStore, session: str) -> None:
         def slow(turn: TurnContext) -> str:
             first = lease_of(store, session)
