@@ -18,8 +18,9 @@ from helix_sessions.exceptions import (
     InvalidDocument,
     SessionBusy,
 )
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import check_row_version
@@ -187,18 +188,12 @@ def page_of_inputs(
     store: Store, session_id: str, *, pending: bool = True, limit: int = 50, cursor: str | None = None
 ) -> Page[InputReceipt]:
     """A page of what `list_inputs` returns."""
-    most = min(inputs.integer(limit, "limit", minimum=1), inputs.MAX_INTEGER - 1)
-    rows = models.Input.objects.using(store.using).filter(session_id=session_key(session_id)).in_order()
+    pager = Pager("inputs", "admitted_seq", limit=limit, cursor=cursor)
+    rows = models.Input.objects.using(store.using).filter(session_id=session_key(session_id))
     if inputs.flag(pending, "pending"):
         rows = rows.pending()
-    if cursor is not None:
-        [seq] = cursors.decode("inputs", cursor, int)
-        rows = rows.filter(admitted_seq__gt=seq)
     store._read(session_id, ("session_id",))
-    found = [_receipt(row) for row in rows[: most + 1]]
-    items = found[:most]
-    more = cursors.encode("inputs", items[-1].admitted_seq) if len(found) > most else None
-    return Page(items=items, next_cursor=more)
+    return pager.page(rows, _receipt)
 
 
 def count_inputs(store: Store, session_id: str, *, after: int = 0) -> dict[Delivery, int]:
