@@ -140,6 +140,11 @@ def load_all(texts: list[str]) -> list[Any]:
     return values
 
 
+def has_entries(text: str | None) -> bool:
+    """Whether the text of an object that was written here has anything in it; null has not."""
+    return text not in (None, "{}")
+
+
 def canonical(value: Any) -> str:
     """One text for all documents that are equal, whatever the order of their keys."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))

@@ -50,5 +50,5 @@ def fingerprint_of(error: Any) -> str | None:
     if isinstance(own, str) and own:
         return own if re.fullmatch("[0-9a-f]{32}", own) else fingerprint(None, own)
     kind, message = error.get("type"), error.get("message")
-    told = message if isinstance(message, str) else str(error.get("code", ""))
-    return fingerprint(kind if isinstance(kind, str) else None, told)
+    text = message if isinstance(message, str) else str(error.get("code", ""))
+    return fingerprint(kind if isinstance(kind, str) else None, text)

@@ -166,6 +166,8 @@ class TestInboxOfAStoppedSession:
         assert swept == (0 if status == "paused" else 1)
         assert bool(store.list_inputs(session)) == (status == "paused")
         if status == "paused":
+            assert runner.wake(session).kind == "idle"
+            assert len(store.list_inputs(session)) == 2
             store.request_run(session)
             assert runner.sweep() == 1
         assert_invariants(session)

@@ -92,6 +92,22 @@ def test_it_goes_on_with_another_budget_and_not_without(store: SessionStore) -> 
     assert said(store, session)[-1] == ("assistant", "done")
 
 
+def test_the_activity_after_one_that_went_on_has_its_budget_anew(store: SessionStore) -> None:
+    session = created(budget=Budget(max_tokens=20))
+    script = [TurnOutcome(calls("t"), usage=USED)] * 2 + ["done", "done"]
+    agent = ScriptedAgent(script, tools={"t": lambda a, t: 1})
+    runner = SessionRunner(agent)
+    store.admit_input(session, "go")
+    assert runner.wake(session).error["code"] == "budget_exceeded"
+    for prompt in ("then", "and then"):
+        store.admit_input(session, prompt, delivery="queue")
+    SessionRuntime().execute(session, ChangeBudget(Budget(max_tokens=1000)))
+    store.request_run(session)
+    assert runner.sweep() == 1
+    assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [20, 10, 980, 1000]
+    whole(store, session)
+
+
 def test_what_is_left(store: SessionStore) -> None:
     session = created(budget=Budget(max_tokens=100, max_steps=5))
     agent = ScriptedAgent([TurnOutcome(calls("t"), usage=USED), "ok"], tools={"t": lambda a, t: 1})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
+from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.loop.lease_keeper import keeper
 from helix_sessions.runtime.loop.run_loop import HandedOver
@@ -137,6 +138,38 @@ class TestLeases:
         SessionRunner(agent, owner="me", lease_ttl=7).run(session)
         assert said(store, session) == [("assistant", "me")]
         assert store.get_lease(session) is None
+
+    def test_a_runner_confined_to_an_owner_drives_no_other_sessions(
+        self, store: SessionStore, django_user_model: Any
+    ) -> None:
+        ann, bob = (django_user_model.objects.create_user(name) for name in ("ann", "bob"))
+        for owner in (ann, bob):
+            store.create_session(f"of {owner.username}", agent_type="writer", owner=owner)
+            store.admit_input(f"of {owner.username}", "Hello")
+        agent = ScriptedAgent(["hello"] * 9)
+        runner = SessionRunner(agent, store=SessionStore(owned_by=ann))
+        assert runner.sweep() == 1
+        for call in (runner.run, runner.wake):
+            with pytest.raises(SessionNotFound):
+                call("of bob")
+        assert said(store, "of ann") == [("user", "Hello"), ("assistant", "hello")]
+        assert store.get_messages("of bob").messages == []
+        assert [summary.session_id for summary in store.list_runnable()] == ["of bob"]
+
+    def test_the_session_that_has_been_runnable_for_longest_is_claimed_first(
+        self, store: SessionStore
+    ) -> None:
+        for key, agent_type in {"d": "one", "b": "two", "c": "one", "a": "two"}.items():
+            store.create_session(key, agent_type=agent_type)
+            store.request_run(key)
+        for types, order in ((None, "dbca"), (["one", "two"], "dbca"), (["two"], "ba")):
+            runner = SessionRunner(ScriptedAgent(), agent_types=types)
+            claimed = [driver for _ in range(4) if (driver := runner.claim()) is not None]
+            assert "".join(driver.session_id for driver in claimed) == order, types
+            for driver in claimed:
+                driver.release()
+            for key in "dbca":
+                store.request_run(key)
 
     def test_it_is_renewed_in_the_background(self, store: SessionStore, session: str) -> None:
         def slow(turn: TurnContext) -> str:

@@ -18,6 +18,7 @@ from helix_sessions.runtime import (
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from helix_sessions.types import SubSessionRef
+from tests.contract.suspended import child
 from tests.invariants import assert_invariants
 from tests.runner.test_activities import said, whole
 
@@ -83,8 +84,8 @@ def test_a_named_sub_agent(store: SessionStore) -> None:
     assert (state.status, state.output) == ("completed", ["did research 1", "did research 2"])
     assert {ref.status for ref in refs(store)} == {"completed"}
     for ref in refs(store):
-        child = store.load_state(ref.sub_session_id)
-        assert (child.parent_session_id, child.root_session_id) == ("p", "p")
+        state = store.load_state(ref.sub_session_id)
+        assert (state.parent_session_id, state.root_session_id) == ("p", "p")
         whole(store, ref.sub_session_id)
     whole(store, "p")
 
@@ -136,6 +137,8 @@ def test_a_companion_is_continued(store: SessionStore) -> None:
         else:
             store.admit_input("p", "again")
             SessionRunner(agent, agent_types=["parent"]).wake("p")
+        companion = store.load_state(refs(store)[0].sub_session_id)
+        assert (companion.status, companion.output) == ("active", None), "it has not answered yet"
         assert work(Child()) == 1
         assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
         [ref] = refs(store)
@@ -155,6 +158,32 @@ def test_a_stopped_parent_interrupts_its_ephemeral_children(store: SessionStore,
     assert_invariants("p")
 
 
+def test_a_run_that_fails_takes_the_ephemeral_children_with_it(store: SessionStore) -> None:
+    """Those, too, that code made and nobody waits for."""
+
+    def fail(turn: TurnContext) -> Any:
+        child(store, "p", "kid", "c")
+        child(store, "p", "companion", "d", mode="persistent")
+        raise ValueError
+
+    assert start(store, ScriptedAgent([fail])) == "failed"
+    kid = store.load_state("kid")
+    assert (kid.status, kid.failure_reason) == ("interrupted", "parent_failed")
+    assert store.load_state("companion").status == "active"
+    assert_invariants("p")
+
+
+def test_a_child_belongs_to_whom_its_parent_belongs_to(store: SessionStore, django_user_model: Any) -> None:
+    ann = django_user_model.objects.create_user("ann")
+    store.create_session("p", agent_type="parent", owner=ann, user_id="ann at home")
+    store.admit_input("p", "go")
+    SessionRunner(Parent("research"), agent_types=["parent"]).wake("p")
+    [ref] = refs(store)
+    state = SessionStore(owned_by=ann).load_state(ref.sub_session_id)
+    assert (state.owner_id, state.user_id) == (ann.pk, "ann at home")
+    assert SessionRunner(Child(), store=SessionStore(owned_by=ann), agent_types=["researcher"]).sweep() == 1
+
+
 def test_limits(store: SessionStore, settings: Any) -> None:
     settings.HELIX_SESSIONS = {"MAX_CHILDREN_PER_TURN": 2}
     start(store, Parent("research", "research", "research"))
@@ -172,7 +201,8 @@ def test_depth(store: SessionStore, settings: Any) -> None:
         if not runner.sweep():
             break
     assert store.load_state("p").status == "completed"
-    assert len(store.list_sessions(limit=50).items) == 3
+    family = [store.load_state(summary.session_id) for summary in store.list_sessions(limit=50).items]
+    assert [state.root_session_id for state in family if state.session_id != "p"] == ["p", "p"]
     whole(store, "p")
 
 
@@ -260,6 +290,22 @@ class TestBudgets:
         assert work(Costly()) == 1
         assert len(refs(store)) == 1
         assert go_on(store, agent) == ("completed", None), "200 tokens of 250"
+
+    def test_a_companion_that_is_asked_twice_counts_twice(self, store: SessionStore) -> None:
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her")
+
+        ask = calls("ask_her")
+        agent = ScriptedAgent([ask, "done", ask, ask, "done"], tools={"ask_her": spawn})
+        with_budget(store, agent, max_tokens=350)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("completed", None)
+        store.admit_input("p", "again")
+        assert go_on(store, agent) == ("active", None)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("active", None), "200 tokens of 350"
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
 
     def test_a_crash_does_not_begin_them_anew(self, store: SessionStore) -> None:
         SessionRuntime().create(AgentDefinition("parent", budget=Budget(max_tokens=250)), session_id="p")

@@ -7,6 +7,7 @@ from typing import Any, cast
 from django.utils import timezone
 
 from helix_sessions.conf import conf
+from helix_sessions.content import documents
 from helix_sessions.exceptions import NotResumable, StillWaiting
 from helix_sessions.messages.tool_ledger import ToolCall
 from helix_sessions.runtime import budgets, errors
@@ -171,7 +172,8 @@ class SessionLoop:
         if (row.awaiting_client and not overdue) or row.awaiting_children:
             return self._waits()
         last = driver.known.last_run
-        suspended = _is_some(row.pending_client_tool_calls) or _is_some(row.suspended_awaiting_children)
+        waits = (row.pending_client_tool_calls, row.suspended_awaiting_children)
+        suspended = any(map(documents.has_entries, waits))
         if row.status == "active" and last is not None and last.status.startswith("suspended_"):
             suspended = True
         stopped = row.status in _STOPPED and wanted and not row.pending_inputs
@@ -281,7 +283,3 @@ def _patience(last_sign: Any) -> Any:
 
 def _store(driver: Driver) -> SessionStore:
     return driver.store  # type: ignore[return-value]
-
-
-def _is_some(text: str | None) -> bool:
-    return text not in (None, "{}")

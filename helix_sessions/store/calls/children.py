@@ -261,8 +261,8 @@ def tell_parent(parent: UnitOfWork, outcome: dict[str, Any], *, anew: bool = Fal
             updated_at=parent.now,
         )
     call_id = ended[0] if ended else ref.parent_tool_call_id if ref is not None else None
-    told = {**outcome, "parent_tool_call_id": call_id}
-    parent.event("subagent_result", {name: value for name, value in told.items() if value is not None})
+    data = {**outcome, "parent_tool_call_id": call_id}
+    parent.event("subagent_result", {name: value for name, value in data.items() if value is not None})
 
 
 def _is_worth_a_lock(tree: Transaction, session_id: str, parent: SessionRow, *, only_running: bool) -> bool:

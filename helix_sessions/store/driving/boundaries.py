@@ -6,7 +6,7 @@ gives it back, so that no input is left behind.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from helix_sessions.content import documents
@@ -88,7 +88,6 @@ class Outcome:
     """The session has more to do, and is still this driver's."""
     opened: bool = False
     """The next turn has begun."""
-    told: dict[str, Any] = field(default_factory=dict)
 
 
 INTERRUPTED = Ending(status="interrupted")
@@ -203,8 +202,8 @@ def _end(
 ) -> Outcome:
     session = work.session
     if ending.failed_call is not None:
-        told = dict(ending.failed_call)
-        work.event("model_call_failed", turn_id=told.pop("turn_id"), text=documents.dump(told))
+        data = dict(ending.failed_call)
+        work.event("model_call_failed", turn_id=data.pop("turn_id"), text=documents.dump(data))
     columns: dict[str, Any] = {"status": ending.status, "step_count": used.turns}
     for name, value in (("output", ending.output), ("usage", used.usage)):
         if value is not None:
@@ -239,7 +238,7 @@ def outcome_of(driver: Driver, work: UnitOfWork) -> dict[str, Any]:
     """How a child ended, for its parent: its output, or what it said last."""
     outcome = children.outcome_of(work.session)
     if outcome["output"] is None and outcome["status"] == "completed":
-        said = [message for message in driver._said if message["role"] == "assistant"]
+        said = [message for message in driver.new_messages if message["role"] == "assistant"]
         outcome["output"] = said[-1].get("content") if said else None
     return outcome
 

@@ -174,15 +174,15 @@ def _create(tree: Transaction, parent: UnitOfWork, key: str, spawned: SpawnedCal
 
 
 def _refer(parent: UnitOfWork, ref: SubSessionRef, known: bool) -> None:
-    told = {"sub_session_id": ref.sub_session_id, "agent_type": ref.agent_type}
-    told["parent_tool_call_id"] = str(ref.parent_tool_call_id)
+    data = {"sub_session_id": ref.sub_session_id, "agent_type": ref.agent_type}
+    data["parent_tool_call_id"] = str(ref.parent_tool_call_id)
     if known:
         changes = {"status": "active", "parent_tool_call_id": ref.parent_tool_call_id, "result": None}
         key = {"sub_session_id": ref.sub_session_id}
         parent.update(models.SubSessionRef, key, updated_at=parent.now, **changes)
-        parent.event("subagent_updated", {**told, "changes": changes})
+        parent.event("subagent_updated", {**data, "changes": changes})
         return
-    seq = parent.event("subagent_spawned", told)
+    seq = parent.event("subagent_spawned", data)
     values = {name: value for name, value in asdict(ref).items() if name not in ("created_at", "updated_at")}
     values["result"] = None
     parent.insert(models.SubSessionRef, seq=seq, created_at=parent.now, updated_at=parent.now, **values)

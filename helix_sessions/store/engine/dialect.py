@@ -117,8 +117,9 @@ class Dialect(ABC):
         """The version of every row the transaction has written, where there is one for all of them."""
         return None
 
-    def look(self, connection: BaseDatabaseWrapper, session_id: str) -> "KnownRow | None":
-        """The row as it is, unlocked, to be written if it is unchanged; `None` where that does not pay."""
+    def read_unlocked(self, connection: BaseDatabaseWrapper, session_id: str) -> "KnownRow | None":
+        """The row as it is, without a lock, to be written if it is unchanged then; `None` where that does not
+        pay."""
         return None
 
     claims_in_one_statement: ClassVar[bool] = False
@@ -134,10 +135,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def new_cursor(self, raw: Any) -> Any:
-        """A cursor that is kept with the connection, and takes `%s` for a placeholder."""
+        """A cursor to be cached with the connection, which takes `%s` for a placeholder."""
 
-    most_rows_kept: ClassVar[int | None] = None
-    """A kept cursor that holds its last result is let go after one with more rows."""
+    most_rows_cached: ClassVar[int | None] = None
+    """A cached cursor holds its last result. One with more rows than this is closed."""
 
     @abstractmethod
     def is_idle(self, raw: Any) -> bool:
@@ -159,8 +160,8 @@ class Dialect(ABC):
         """Where the caller commits by hand, see that there is a transaction for `atomic` to be a part of."""
 
     @abstractmethod
-    def one_moment(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
-        """A transaction whose reads all see the same moment, and that locks nothing."""
+    def read_snapshot(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """A read-only transaction whose queries all see the same snapshot. It locks nothing."""
 
     # Errors: `error` is Django's, its cause the driver's
 

@@ -82,12 +82,12 @@ def record(work: "UnitOfWork") -> None:
 def _record_sql(moments: int) -> str:
     """It ends in a condition, so that it can be a part of a guarded write."""
     first = 'SELECT %s AS "message_id", %s AS "type", %s AS "session_id", %s AS "body"'
-    told = " UNION ALL ".join([first] + ["SELECT %s, %s, %s, %s"] * (moments - 1))
+    rows = " UNION ALL ".join([first] + ["SELECT %s, %s, %s, %s"] * (moments - 1))
     return (
         f"INSERT INTO {table(WebhookDelivery).name}"  # noqa: S608
         ' ("webhook_id", "created_at", "due_at", "attempts", "message_id", "type", "session_id", "body")'
         ' SELECT w."webhook_id", %s, %s, 0, m."message_id", m."type", m."session_id", m."body"'
-        f" FROM {table(Webhook).name} w CROSS JOIN ({told}) m"
+        f" FROM {table(Webhook).name} w CROSS JOIN ({rows}) m"
         ' WHERE w."enabled" AND (CAST(w."events" AS text) = \'[]\''
         ' OR CAST(w."events" AS text) LIKE \'%%"\' || m."type" || \'"%%\')'
     )

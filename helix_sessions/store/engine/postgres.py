@@ -96,7 +96,7 @@ class PortablePostgresDialect(Dialect):
     name = "postgresql"
     number = "%s::bigint"
     moment = "%s::timestamptz"
-    most_rows_kept = 200
+    most_rows_cached = 200
     skips_locked_rows = True
 
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
@@ -172,7 +172,7 @@ class PortablePostgresDialect(Dialect):
         return bool(process == connection.connection.info.backend_pid)
 
     @contextmanager
-    def one_moment(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+    def read_snapshot(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         sql = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         with transaction.atomic(using=connection.alias):
             execute(connection, sql, [], prepare=False)
@@ -282,11 +282,11 @@ class PostgresDialect(PortablePostgresDialect):
         written = fetch(work.connection, sql, params)
         return written[0][0] if written else None
 
-    def look(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
+    def read_unlocked(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
         connect(connection)
         if not is_between_transactions(connection):
             return None
-        rows = fetch(connection, _look_sql(self), [session_id])
+        rows = fetch(connection, _read_unlocked_sql(self), [session_id])
         if not rows:
             return None
         row_version, *columns = rows[0]
@@ -301,7 +301,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 @lru_cache(maxsize=1)
-def _look_sql(dialect: Dialect) -> str:
+def _read_unlocked_sql(dialect: Dialect) -> str:
     return read_sql(dialect, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
 
 

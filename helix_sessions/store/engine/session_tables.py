@@ -10,7 +10,7 @@ from helix_sessions.models.fields import key_of
 
 
 @cache
-def belongings() -> tuple[type[models.Model], ...]:
+def child_tables() -> tuple[type[models.Model], ...]:
     """The tables of a session beside its own, by name; a new one needs no mention here."""
     found = apps.get_app_config("helix_sessions").get_models()
     return tuple(
@@ -23,7 +23,7 @@ def belongings() -> tuple[type[models.Model], ...]:
 
 def every_table() -> tuple[type[models.Model], ...]:
     """The sessions' own table, then those of what belongs to them."""
-    return (Session, *belongings())
+    return (Session, *child_tables())
 
 
 def exported_tables() -> tuple[type[models.Model], ...]:

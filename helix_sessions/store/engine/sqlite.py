@@ -131,7 +131,7 @@ class SqliteDialect(Dialect):
             execute(connection, "BEGIN IMMEDIATE", [])
 
     @contextmanager
-    def one_moment(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+    def read_snapshot(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         # Not `atomic`, which takes the write lock.
         execute(connection, "BEGIN DEFERRED", [])
         try:

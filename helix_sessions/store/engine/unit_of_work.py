@@ -14,9 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from helix_sessions.content import blobs, documents
-from helix_sessions.exceptions import (
-    SessionExists,
-)
+from helix_sessions.exceptions import SessionExists
 from helix_sessions.models import BlobRef, Event, Message
 from helix_sessions.store.engine import kept_blobs, moments, open_calls, remembered_rows
 from helix_sessions.store.engine.connection import after_commit
@@ -25,7 +23,7 @@ from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.tables import Row, table, update_sql
-from helix_sessions.stream.wakeups import wake_after_commit
+from helix_sessions.stream.wakeups import notify_readers_after_commit
 from helix_sessions.types import PRUNED_STATUSES, UNSET, Lease, Unset
 
 _log = logging.getLogger("helix_sessions.writes")
@@ -132,10 +130,10 @@ class UnitOfWork:
             text = values.get(name)
             if text is None or len(text) <= (self.blob_length or 0):
                 continue
-            kept = kept_blobs.take_out(self.connection.alias, text)
-            if kept is not None:
-                values = {**values, name: kept.text}
-                self.refer_to_blobs(kept.digests)
+            extracted = kept_blobs.take_out(self.connection.alias, text)
+            if extracted is not None:
+                values = {**values, name: extracted.text}
+                self.refer_to_blobs(extracted.digests)
         return values
 
     def refer_to_blobs(self, digests: Iterable[str], *, posted: bool = False) -> None:
@@ -213,23 +211,25 @@ class UnitOfWork:
         if self.new and not self.dialect.insert_session(self):
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
         self.row_version = self.dialect.flush(self)
-        self.wake_readers()
+        self.notify_after_commit()
         return True
 
-    def wake_readers(self) -> None:
-        """Notify the session's readers after the commit."""
+    def notify_after_commit(self) -> None:
+        """Tell signals, readers and runners of this write once it has committed."""
         if self.moments:
             moments.announce(self)
         if _log.isEnabledFor(logging.DEBUG):
-            self._tell_after_commit()
+            self._log_after_commit()
         if Event in self.inserts:
-            wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
+            notify_readers_after_commit(
+                self.connection, self.session.session_id, self.inserts[Event][0][_SEQ]
+            )
         for notice in self.notices.values():
             after_commit(self.connection, notice)
 
-    def _tell_after_commit(self) -> None:
+    def _log_after_commit(self) -> None:
         session, kind = self.session, table(Event).columns.index("type")
-        told = {
+        details = {
             "session_id": session.session_id,
             "run_id": session.run_id,
             "version": session.version,
@@ -237,7 +237,7 @@ class UnitOfWork:
             "events": [row[kind] for row in self.inserts.get(Event, ())],
         }
         transaction.on_commit(
-            lambda: _log.debug("wrote", extra=told), using=self.connection.alias, robust=True
+            lambda: _log.debug("wrote", extra=details), using=self.connection.alias, robust=True
         )
 
     def stamp(self) -> bool:

@@ -17,7 +17,7 @@ from helix_sessions.models.guard import lower_guard
 from helix_sessions.models.memory_words import create_vector_key, drop_vector_key
 from helix_sessions.store.engine.connection import execute, fetch, transaction_on
 from helix_sessions.store.engine.dialect import dialect_of
-from helix_sessions.store.engine.session_tables import belongings
+from helix_sessions.store.engine.session_tables import child_tables
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance import sql
 
@@ -46,10 +46,10 @@ def placements() -> Iterator[Placement]:
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
-    for model in belongings():
+    for model in child_tables():
         yield Placement(_name(model), "session_id", sessions)
     for model in apps.get_app_config("helix_sessions").get_models():
-        if model not in (Session, Blob, *belongings(), *_ON_THE_COORDINATOR):
+        if model not in (Session, Blob, *child_tables(), *_ON_THE_COORDINATOR):
             beside = _name(Memory) if model is MemoryVector else "none"
             yield Placement(_name(model), key_of(model)[0], beside)
 

@@ -160,7 +160,7 @@ def _one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
     if not is_between_transactions(connection):
         yield connection, True
     else:
-        with dialect_of(connection).one_moment(connection):
+        with dialect_of(connection).read_snapshot(connection):
             yield connection, False
 
 

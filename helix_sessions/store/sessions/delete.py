@@ -23,7 +23,7 @@ from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import Transaction, locking_transaction
 from helix_sessions.store.sessions import sql
 from helix_sessions.store.transcript import archive_files
-from helix_sessions.stream.wakeups import wake_after_commit
+from helix_sessions.stream.wakeups import notify_readers_after_commit
 from helix_sessions.types import UNSET
 
 _FOR_DELETION = (
@@ -114,4 +114,4 @@ def remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
     execute(connection, sql.GIVE_CLAIMS_BACK, [session_id, session_id])
     for model in every_table():
         execute(connection, sql.remove(model), [session_id])
-    wake_after_commit(connection, session_id, None)
+    notify_readers_after_commit(connection, session_id, None)

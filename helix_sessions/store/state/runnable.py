@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from helix_sessions.conf import conf
+from helix_sessions.content import documents
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import runner_notices
@@ -149,7 +150,7 @@ def _has_work(session: SessionRow) -> bool:
     """Inputs, or answers that nobody consumed yet."""
     known = vars(session)
     waited_for = (known.get("pending_client_tool_calls"), known.get("suspended_awaiting_children"))
-    return bool(known["pending_inputs"]) or any(text not in (None, "{}") for text in waited_for)
+    return bool(known["pending_inputs"]) or any(map(documents.has_entries, waited_for))
 
 
 def _waits(work: UnitOfWork) -> bool:
