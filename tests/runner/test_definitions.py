@@ -104,6 +104,12 @@ def test_what_is_left(store: SessionStore) -> None:
     assert last.max_tokens == 100, "each activity has it anew"
 
 
+def test_without_a_budget_nothing_is_limited(store: SessionStore, session: str) -> None:
+    agent = ScriptedAgent("ok")
+    SessionRunner(agent).run(session)
+    assert agent.turns[0].budget == Budget()
+
+
 def test_usage_of_the_session(store: SessionStore, session: str) -> None:
     agent = ScriptedAgent([TurnOutcome(calls("t"), usage=USED), TurnOutcome("ok", usage=USED)])
     agent.tools = {"t": lambda a, t: 1}

@@ -57,8 +57,7 @@ class Child:
 
 def start(store: SessionStore, agent: Any, session: str = "p") -> str:
     store.create_session(session, agent_type="parent")
-    store.admit_input(session, "go")
-    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
+    return start_again(store, agent, session)
 
 
 def work(agent: Any, *, types: Any = ("researcher",)) -> int:
@@ -125,6 +124,34 @@ def test_a_mixed_batch(store: SessionStore) -> None:
     assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
     assert sorted(map(str, store.load_state("p").output)) == ["answered", "did research 1", "here"]
     whole(store, "p")
+
+
+def test_a_child_failed_by_the_suspension_is_respawned_on_resume(store: SessionStore) -> None:
+    """A sub-session that nobody waits for runs while its parent begins to wait, and is below another."""
+    store.create_session("p", agent_type="parent")
+    for key, above in (("kid", "p"), ("grandkid", "kid")):
+        store.create_session(key, agent_type="researcher", parent_session_id=above)
+        store.add_sub_session_refs(above, [SubSessionRef(sub_session_id=key, agent_type="researcher")])
+        store.begin_turn(key, message=key)
+    assert start_again(store, Parent("ask")) == "suspended_client_tool"
+    for key in ("kid", "grandkid"):
+        state = store.load_state(key)
+        assert (state.status, state.failure_reason) == ("failed", "parent_suspended"), key
+    assert work(Child()) == 0
+    store.submit_tool_result("p", "c1", result="answered")
+    assert SessionRunner(Parent("ask"), agent_types=["parent"]).sweep() == 1
+    assert [ref.status for ref in refs(store)] == ["active"]
+    assert work(Child()) == 2
+    for key in ("kid", "grandkid"):
+        assert said(store, key)[-1] == ("assistant", f"did {key}")
+        whole(store, key)
+    assert [(ref.status, ref.result) for ref in refs(store)] == [("completed", "did kid")]
+    whole(store, "p")
+
+
+def start_again(store: SessionStore, agent: Any, session: str = "p") -> str:
+    store.admit_input(session, "go")
+    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
 
 
 def test_a_companion_is_continued(store: SessionStore) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages.errors import in_words
 from helix_sessions.runtime import errors
 from helix_sessions.runtime.actions.base import ActionContext, StagedAction
 from helix_sessions.runtime.collected import CollectedJournal
@@ -64,6 +65,7 @@ class SendMessage(StagedAction):
         else:
             context.output = UNSET
         progress = journal.progress
+        context.usage = progress.usage
         return Execution(status, error, progress.turns, progress.usage)
 
     async def _drive(self, journal: CollectedJournal, context: ActionContext) -> tuple[str, str | None]:
@@ -98,7 +100,7 @@ def _status(ending: Ending | None) -> tuple[str, str | None]:
     if ending.error is None:
         return ending.status, None
     exceeded = ending.failure_reason == errors.BUDGET_EXCEEDED
-    return "budget_exceeded" if exceeded else ending.status, ending.error["message"][:MOST_OF_AN_ERROR]
+    return "budget_exceeded" if exceeded else ending.status, in_words(ending.error)[:MOST_OF_AN_ERROR]
 
 
 def _by_user(text: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The journal of a session that is driven: every step is committed under the lease as it happens."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ class DurableJournal:
     """One run of an owned session."""
 
     names_models = True
+    longest_wait = math.inf
 
     def __init__(
         self,

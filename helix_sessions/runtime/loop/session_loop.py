@@ -19,6 +19,7 @@ from helix_sessions.runtime.loop.journal import OpenCalls, Waits
 from helix_sessions.runtime.loop.lease_keeper import OwnedSession
 from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop, ended_by_budget
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls.resume import resume_driven
 from helix_sessions.store.driving import boundaries, claims, trees
 from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
 from helix_sessions.store.driving.turn_log import TurnStart
@@ -228,10 +229,10 @@ class SessionLoop:
         return {}
 
     def _resume(self) -> Begun:
-        driver, store = self._driver, _store(self._driver)
+        driver = self._driver
         self._policy.prepare(driver)
         metadata = self._carried()
-        resumption = store.resume(driver.session_id)
+        resumption = resume_driven(driver.store, driver.session_id)
         driver.resumed(resumption.run, metadata)
         calls: list[ToolCall] = [
             {

@@ -29,7 +29,7 @@ _log = logging.getLogger("helix_sessions.worker")
 LOOK_SECONDS = 1.5
 """How long a worker that found nothing waits before it looks by itself: less than one query in a second."""
 
-_DEADLINES_SECONDS = 30.0
+_DEADLINES_SECONDS = 10.0
 """How often calls past their deadline are settled, so that their sessions go on."""
 
 
@@ -166,9 +166,8 @@ class Worker:
         with self._changed:
             if now < self._next_deadlines:
                 return
-            first, self._next_deadlines = not self._next_deadlines, now + _DEADLINES_SECONDS
-        if not first:
-            self._store.settle_expired_calls()
+            self._next_deadlines = now + _DEADLINES_SECONDS
+        self._store.settle_expired_calls()
 
     def _drive(self, driver: Driver) -> None:
         key = driver.session_id

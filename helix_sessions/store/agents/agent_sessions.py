@@ -36,6 +36,7 @@ from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.transactions import Transaction, locking_transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.runs import usages
 from helix_sessions.store.sessions.branch import branch
 from helix_sessions.store.sessions.create import new_owner, new_work
 from helix_sessions.store.sessions.listing import list_sessions
@@ -206,9 +207,10 @@ def save(
     action: str,
     writes: Iterable[Any] = (),
     output: JSON | Unset = UNSET,
+    usage: JSON = None,
 ) -> Loaded:
     """Save the outcome of an action on a loaded session, if it is unchanged since; its version rises by
-    one whatever differs. `writes` are applied to the custom state."""
+    one whatever differs. `writes` are applied to the custom state, `usage` is added to the session's."""
     _check(session)
     if session.definition.name != loaded.session.definition.name:
         raise InvalidInput("The kind of agent a session has never changes.")
@@ -229,6 +231,7 @@ def save(
                 _merge(work, parsed)
             if output is not UNSET:
                 work.change(output=inputs.document(output))
+            usages.add(work, usage)
             if metadata != loaded.metadata:
                 _describe(work, documents.load(loaded.metadata), session.state.metadata, metadata)
             agent_records.put(work, loaded.record, record, changed)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
+from django.utils import timezone
+
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionNotFound
@@ -191,6 +193,33 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
     )
     wanted = set(failed.values_list("session_id", flat=True))
     return [ref for key, ref in known.items() if key in wanted]
+
+
+def respawn(tree: Transaction, parent: UnitOfWork) -> None:
+    """Let the children of the locked session that were failed with its suspension run again, and theirs."""
+    level = [parent]
+    while level:
+        below = {
+            ref.sub_session_id: above
+            for above in level
+            for ref in to_respawn(
+                tree.connection.alias, sub_sessions.stored(tree.connection.alias, above.session.session_id)
+            )
+        }
+        level = []
+        for key, above in sorted(below.items(), key=itemgetter(0)):
+            child = tree.lock(key, ALL_COLUMNS)
+            if _is_theirs(child.session, above.session) and _was_failed_by_suspension(child.session):
+                columns = {"status": "active", "failure_reason": None}
+                statuses.enter(child, {"status": "active"})
+                runnable.request(child, timezone.now())
+                child.event("run_requested", {})
+                _note_in_ref(above, child, columns)
+                level.append(child)
+
+
+def _was_failed_by_suspension(child: SessionRow) -> bool:
+    return bool(child.status == "failed" and child.failure_reason == PARENT_SUSPENDED)
 
 
 def lock_with_parent(
