@@ -199,27 +199,26 @@ def respawn(tree: Transaction, parent: UnitOfWork) -> None:
     """Let the children of the locked session that were failed with its suspension run again, and theirs."""
     level = [parent]
     while level:
+        using = tree.connection.alias
         below = {
             ref.sub_session_id: above
             for above in level
-            for ref in to_respawn(
-                tree.connection.alias, sub_sessions.stored(tree.connection.alias, above.session.session_id)
-            )
+            for ref in to_respawn(using, sub_sessions.stored(using, above.session.session_id))
         }
         level = []
         for key, above in sorted(below.items(), key=itemgetter(0)):
-            child = tree.lock(key, ALL_COLUMNS)
-            if _is_theirs(child.session, above.session) and _was_failed_by_suspension(child.session):
-                columns = {"status": "active", "failure_reason": None}
-                statuses.enter(child, {"status": "active"})
-                runnable.request(child, timezone.now())
-                child.event("run_requested", {})
-                _note_in_ref(above, child, columns)
-                level.append(child)
-
-
-def _was_failed_by_suspension(child: SessionRow) -> bool:
-    return bool(child.status == "failed" and child.failure_reason == PARENT_SUSPENDED)
+            try:
+                child = tree.lock(key, ALL_COLUMNS)
+            except SessionNotFound:
+                continue
+            failed = (child.session.status, child.session.failure_reason) == ("failed", PARENT_SUSPENDED)
+            if not failed or not _is_theirs(child.session, above.session):
+                continue
+            statuses.enter(child, {"status": "active"})
+            runnable.request(child, timezone.now())
+            child.event("run_requested", {})
+            _note_in_ref(above, child, {"status": "active", "failure_reason": None})
+            level.append(child)
 
 
 def lock_with_parent(
