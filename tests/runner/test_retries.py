@@ -70,6 +70,52 @@ class TestTheModel:
         assert said(store, session) == [("user", "hello"), ("assistant", "yes")]
         whole(store, session)
 
+    @pytest.mark.parametrize("ask", ["retry_run", "request_run"])
+    def test_the_queue_waits_until_the_turn_that_failed_is_answered(
+        self, store: SessionStore, session: str, ask: str
+    ) -> None:
+        for prompt in ("one", "two"):
+            store.admit_input(session, prompt, delivery="queue")
+        runner = SessionRunner(ScriptedAgent([ValueError("no")]))
+        assert runner.wake(session).kind == "failed"
+        getattr(store, ask)(session)
+        assert runner.sweep() == 1
+        assert said(store, session) == [
+            *(("user", "one"), ("assistant", "one")),
+            *(("user", "two"), ("assistant", "two")),
+        ]
+        whole(store, session)
+
+    def test_the_turn_that_was_stopped_is_run_again(self, store: SessionStore, session: str) -> None:
+        def streaming(turn: TurnContext) -> str:
+            turn.publish_fragment({"text": "Hel"})
+            store.set_interrupt_flag(session, "enough")
+            while not turn.interrupted():
+                time.sleep(0.01)
+            raise RuntimeError("stopped")
+
+        for prompt in ("one", "two"):
+            store.admit_input(session, prompt, delivery="queue")
+        runner = SessionRunner(ScriptedAgent([streaming]))
+        assert runner.wake(session).kind == "interrupted"
+        store.retry_run(session)
+        assert runner.sweep() == 1
+        assert said(store, session) == [
+            *(("user", "one"), ("assistant", "Hel"), ("assistant", "one")),
+            *(("user", "two"), ("assistant", "two")),
+        ]
+        whole(store, session)
+
+    def test_what_fails_again_and_again_keeps_nobody_from_typing_on(
+        self, store: SessionStore, session: str
+    ) -> None:
+        store.admit_input(session, "one", delivery="queue")
+        runner = SessionRunner(ScriptedAgent([ValueError("no")]))
+        assert runner.wake(session).kind == "failed"
+        store.admit_input(session, "two", delivery="queue")
+        assert runner.sweep() == 1
+        assert said(store, session) == [("user", "one"), ("user", "two"), ("assistant", "two")]
+
     def test_longer_waits_hold_no_worker(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=120), "ok"])
         store.admit_input(session, "hello")

@@ -177,13 +177,8 @@ class RunLoop:
         step = None
         if said:
             message = {"role": "assistant", "content": said, "interrupted": True}
-            model = turn.definition.model
-            finished = {
-                "turn": self._journal.progress.turns + 1,
-                "model": model,
-                "usage": None,
-                "finish_reason": "interrupted",
-            }
+            model, number = turn.definition.model, self._journal.progress.turns + 1
+            finished = {"turn": number, "model": model, "usage": None, "finish_reason": "interrupted"}
             messages = [self._named(message, model)]
             step = Step(turn_id=turn.turn_id, number=0, messages=messages, finished=finished)
             step = _timed(step, self._began)

@@ -197,8 +197,10 @@ class SessionLoop:
         refused = self._refused_by_budget(metadata)
         if refused is not None:
             return refused
+        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
+        again = wanted and bool(driver.known.queued()) and driver.owes_answer()
         try:
-            run = driver.begin(forced=wanted, turn=turn, metadata=metadata)
+            run = driver.begin(forced=wanted, turn=turn, metadata=metadata, takes_queued=not again)
         except NothingToDo:
             return IDLE
         except AskedToStop:

@@ -132,17 +132,22 @@ class Driver:
         self.told.others_wrote = True
 
     def begin(
-        self, *, forced: bool, turn: TurnStart | None, metadata: Mapping[str, Any] | None = None
+        self,
+        *,
+        forced: bool,
+        turn: TurnStart | None,
+        metadata: Mapping[str, Any] | None = None,
+        takes_queued: bool = True,
     ) -> Run:
-        """Begin a run with the inputs that wait: its steers, or else one that is queued. Without any, and not
-        `forced`, `NothingToDo`. A run without a turn takes none of them."""
+        """Begin a run with the inputs that wait: its steers, or else, with `takes_queued`, one that is
+        queued. Without any, and not `forced`, `NothingToDo`. A run without a turn takes none of them."""
         run_id = ids.new_id()
         text = documents.write(dict(metadata or {}))
 
         def decide(work: UnitOfWork, known: Knowledge) -> Run:
             if work.session.run_id is not None:
                 raise RunInProgress(f"Run {work.session.run_id!r} is running.")
-            taken = [] if turn is None else _opening(known, turn.most_steers)
+            taken = [] if turn is None else _opening(known, turn.most_steers, takes_queued)
             if work.session.interrupt_requested_at not in (None, self.stale_request):
                 raise AskedToStop
             if not (taken or forced):
@@ -293,6 +298,18 @@ class Driver:
         self.write(decide)
         self.lease = None
 
+    @_translated
+    def owes_answer(self) -> bool:
+        """Whether the last run has ended without an answer to the end of the transcript."""
+        last = self.known.last_run
+        if last is None or last.status not in ("failed", "interrupted"):
+            return False
+        rows = models.Message.objects.using(self.using).filter(session_id=self.session_id).visible()
+        message = rows.order_by("-position").first()
+        if message is None:
+            return False
+        return message.role != "assistant" or bool(message.content.get("interrupted"))
+
     @property
     def running(self) -> Run:
         if self.run is None:
@@ -370,9 +387,9 @@ class Driver:
         known.without(taken)
 
 
-def _opening(known: Knowledge, most_steers: int) -> list[Waiting]:
+def _opening(known: Knowledge, most_steers: int, takes_queued: bool) -> list[Waiting]:
     steers = known.steers()[:most_steers]
-    return steers or [*known.queued()[:1]]
+    return steers or (known.queued()[:1] if takes_queued else [])
 
 
 def give_back(work: UnitOfWork, *, at: datetime | None = None) -> None:
