@@ -130,8 +130,7 @@ class SessionRuntime:
         after = self._hooks.run("after_action", after)
         if after.version == 0 or after.session_id != before.session_id:
             return self._create(after, made_of=context.loaded)[1]
-        came_to = {"writes": context.writes, "output": context.output, "usage": context.usage}
-        return self._save(context.loaded, after, name, **came_to)[1]
+        return self._save(context.loaded, after, name, writes=context.writes, output=context.output)[1]
 
     def _load(self, session_id: str, expected_version: int | None = None) -> tuple[Loaded, AgentSession]:
         try:

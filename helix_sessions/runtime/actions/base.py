@@ -32,8 +32,6 @@ class ActionContext:
         """Writes to the custom state that are saved with the outcome."""
         self.output: JSON | Unset = UNSET
         """What came out of it, saved with the outcome."""
-        self.usage: JSON = None
-        """What it used, counted with the outcome."""
 
     def healing(self, session: AgentSession) -> list[dict[str, Any]]:
         """Results to add for tool calls that nobody answered."""

@@ -65,7 +65,6 @@ class SendMessage(StagedAction):
         else:
             context.output = UNSET
         progress = journal.progress
-        context.usage = progress.usage
         return Execution(status, error, progress.turns, progress.usage)
 
     async def _drive(self, journal: CollectedJournal, context: ActionContext) -> tuple[str, str | None]:

@@ -198,7 +198,7 @@ class SessionLoop:
         if refused is not None:
             return refused
         # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
-        again = wanted and bool(driver.known.queued()) and driver.owes_answer()
+        again = wanted and bool(driver.known.queued()) and claims.owes_answer(driver)
         try:
             run = driver.begin(forced=wanted, turn=turn, metadata=metadata, takes_queued=not again)
         except NothingToDo:

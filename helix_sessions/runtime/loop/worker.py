@@ -29,7 +29,7 @@ _log = logging.getLogger("helix_sessions.worker")
 LOOK_SECONDS = 1.5
 """How long a worker that found nothing waits before it looks by itself: less than one query in a second."""
 
-_DEADLINES_SECONDS = 10.0
+_DEADLINES_SECONDS = 15.0
 """How often calls past their deadline are settled, so that their sessions go on."""
 
 

@@ -207,10 +207,9 @@ def save(
     action: str,
     writes: Iterable[Any] = (),
     output: JSON | Unset = UNSET,
-    usage: JSON = None,
 ) -> Loaded:
     """Save the outcome of an action on a loaded session, if it is unchanged since; its version rises by
-    one whatever differs. `writes` are applied to the custom state, `usage` is added to the session's."""
+    one whatever differs. `writes` are applied to the custom state."""
     _check(session)
     if session.definition.name != loaded.session.definition.name:
         raise InvalidInput("The kind of agent a session has never changes.")
@@ -231,10 +230,10 @@ def save(
                 _merge(work, parsed)
             if output is not UNSET:
                 work.change(output=inputs.document(output))
-            usages.add(work, usage)
             if metadata != loaded.metadata:
                 _describe(work, documents.load(loaded.metadata), session.state.metadata, metadata)
             agent_records.put(work, loaded.record, record, changed)
+            _count_usage(work, loaded.record, record)
             if status != before[0]:
                 children.enter(tree, parent, work, {"status": status})
     except StaleState as stale:
@@ -243,6 +242,19 @@ def save(
     if known is not None:
         known = [*known[:kept], *(documents.load(text) for _, text in said)]
     return _loaded(store.using, work.session, record, known)
+
+
+def _count_usage(work: UnitOfWork, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
+    """Count what the execution of an agent has used, as far as an earlier save has not."""
+    old, new = (
+        None if record is None or record["execution"] is None else documents.load(record["execution"])
+        for record in (before, after)
+    )
+    if new is None or new.get("usage") is None:
+        return
+    same = before is not None and before["execution_count"] == after["execution_count"]
+    counted = old.get("usage") if same and old is not None else None
+    usages.replace(work, counted, documents.dump(new["usage"]))
 
 
 @contextmanager

@@ -298,18 +298,6 @@ class Driver:
         self.write(decide)
         self.lease = None
 
-    @_translated
-    def owes_answer(self) -> bool:
-        """Whether the last run has ended without an answer to the end of the transcript."""
-        last = self.known.last_run
-        if last is None or last.status not in ("failed", "interrupted"):
-            return False
-        rows = models.Message.objects.using(self.using).filter(session_id=self.session_id).visible()
-        message = rows.order_by("-position").first()
-        if message is None:
-            return False
-        return message.role != "assistant" or bool(message.content.get("interrupted"))
-
     @property
     def running(self) -> Run:
         if self.run is None:
