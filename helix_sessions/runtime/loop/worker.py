@@ -27,8 +27,8 @@ from helix_sessions.types import Fragment, RunOutcome
 _log = logging.getLogger("helix_sessions.worker")
 
 LOOK_SECONDS = 2.0
-"""How long a worker that found nothing waits before it looks by itself, so that all that a process without work
-asks for is less than one query in a second."""
+"""How long a worker that found nothing waits before it looks by itself. All that a process without work asks
+the database is less than one query in a second."""
 
 DEADLINES_SECONDS = 15.0
 """How often calls past their deadline are settled, so that their sessions go on."""
