@@ -154,6 +154,20 @@ def start_again(store: SessionStore, agent: Any, session: str = "p") -> str:
     return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
 
 
+def test_a_companion_answers_one_call_of_a_turn(store: SessionStore) -> None:
+    def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+        return Spawn("researcher", arguments["prompt"], mode="persistent", name=turn.tool_name)
+
+    agent = Parent("her", "her", "him", her=spawn, him=spawn)
+    assert start(store, agent) == "suspended_awaiting_children"
+    assert work(Child()) == 2
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+    results = {m["tool_call_id"]: m for m in store.get_messages("p").messages if m["role"] == "tool"}
+    assert [results[call].get("is_error", False) for call in ("c1", "c2", "c3")] == [False, True, False]
+    assert [results[call]["content"] for call in ("c1", "c3")] == ["did her 1", "did him 3"]
+    whole(store, "p")
+
+
 def test_a_companion_is_continued(store: SessionStore) -> None:
     spawn = Spawn("researcher", "hello", mode="persistent", name="ann")
     agent = Parent("delegate", delegate=lambda arguments, turn: spawn)

@@ -199,8 +199,17 @@ class DurableJournal:
         depth = await self._io.db(suspensions.depth_of, self._driver, most)
         if depth >= most:
             return {call["id"]: f"Sub-agents may be {most} deep." for call, _ in spawns}
-        many = conf.MAX_CHILDREN_PER_TURN
-        return {call["id"]: f"A turn may spawn {many} sub-agents." for call, _ in spawns[many:]}
+        refused: dict[str, str] = {}
+        asked: set[str] = set()
+        for call, spawn in spawns:
+            companion = suspensions.companion_id(self._driver.session_id, spawn)
+            if companion is not None and companion in asked:
+                refused[call["id"]] = "The sub-agent answers another call of this turn. Call it again."
+            elif len(asked) == conf.MAX_CHILDREN_PER_TURN:
+                refused[call["id"]] = f"A turn may spawn {conf.MAX_CHILDREN_PER_TURN} sub-agents."
+            else:
+                asked.add(companion or call["id"])
+        return refused
 
     async def call_failed(self, turn: TurnContext, attempt: int, error: Any, wait: float) -> None:
         await self._end_stream()

@@ -109,9 +109,14 @@ def depth_of(driver: Driver, most: int) -> int:
 
 def child_id(parent_id: str, turn_id: str, call_id: str, spawn: Spawn) -> str:
     """The id of a call's sub-session: for the same call, and for a companion of the same name, the same."""
-    if spawn.mode == "persistent":
-        return f"companion-{documents.digest(parent_id, spawn.agent_type, spawn.name or spawn.agent_type)}"
-    return f"child-{documents.digest(parent_id, turn_id, call_id)}"
+    return companion_id(parent_id, spawn) or f"child-{documents.digest(parent_id, turn_id, call_id)}"
+
+
+def companion_id(parent_id: str, spawn: Spawn) -> str | None:
+    """The id of a companion; `None`: the sub-agent is none."""
+    if spawn.mode != "persistent":
+        return None
+    return f"companion-{documents.digest(parent_id, spawn.agent_type, spawn.name or spawn.agent_type)}"
 
 
 def _companions(before: Any, continued: Mapping[str, Used]) -> dict[str, Sequence[float]]:
