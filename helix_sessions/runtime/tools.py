@@ -18,6 +18,7 @@ from helix_sessions.runtime.loop.stops import Stop, Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, Answer, CallResult, storable, words
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store.calls.tool_rules import decisive
+from helix_sessions.store.driving import suspensions
 from helix_sessions.store.driving.driver import Settled
 from helix_sessions.types import CallKind, PendingCall, RetryPolicy, Spawn, ToolResult, ToolRule
 from helix_sessions.writes import parse_writes
@@ -220,6 +221,7 @@ class ToolCalls:
             if isinstance(got, Exception):
                 raise got
             if isinstance(got, Spawn):
+                suspensions.check_spawn(got)
                 return Result(call=call, spawn=got)
             if isinstance(got, CallResult) and got.waits is not None:
                 return Result(call=call, waits=got.waits)

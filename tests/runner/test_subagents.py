@@ -19,6 +19,7 @@ from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from helix_sessions.types import SubSessionRef
 from tests.invariants import assert_invariants
+from tests.rows import each
 from tests.runner.test_activities import said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -112,6 +113,27 @@ def test_a_failed_child_is_an_error_result(store: SessionStore) -> None:
     assert [ref.status for ref in refs(store)] == ["failed"]
     assert store.load_state("p").status == "completed"
     whole(store, "p")
+
+
+@each(
+    "spawn",
+    [
+        Spawn("x" * 400, "go"),
+        Spawn("x\0y", "go"),
+        Spawn("researcher", {"content": {1}}),
+        Spawn("researcher", "lone \ud800"),
+        Spawn("researcher", "go", custom_state={"a": float("nan")}),
+    ],
+    ids=lambda spawn: repr(spawn)[:60],
+)
+def test_a_spawn_that_cannot_be_stored_is_an_error_result(store: SessionStore, spawn: Spawn) -> None:
+    agent = Parent("delegate", delegate=lambda arguments, turn: spawn)
+    assert start(store, agent) == "completed"
+    [result] = [m for m in store.get_messages("p").messages if m["role"] == "tool"]
+    assert result["is_error"] is True
+    assert refs(store) == []
+    whole(store, "p")
+    store.delete_session("p")
 
 
 def test_a_mixed_batch(store: SessionStore) -> None:

@@ -16,6 +16,7 @@ from helix_sessions.store.driving.boundaries import Outcome, Step, carried, put,
 from helix_sessions.store.driving.driver import Driver, give_back
 from helix_sessions.store.driving.knowledge import Knowledge
 from helix_sessions.store.driving.trees import Used, used_of
+from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import read_row
@@ -93,6 +94,13 @@ def suspend(
     driver._learn(work, known, before)
     driver.run = driver.lease = None
     return Outcome(run=ended)
+
+
+def check_spawn(spawn: Spawn) -> None:
+    """Raise if a sub-agent cannot be stored like this."""
+    inputs.identifier(spawn.agent_type, "agent_type")
+    inbox.checked_prompt(spawn.prompt, "spawn")
+    documents.dump(dict(spawn.custom_state or {}))
 
 
 def depth_of(driver: Driver, most: int) -> int:
