@@ -1,9 +1,12 @@
 """Failure is planned: calls of models and tools are made again, in place or later, and crash loops end."""
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from helix_sessions.exceptions import TransientError
 from helix_sessions.runtime import RetryPolicy, SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from tests.parallel import Worker
 from tests.runner.test_activities import run_of, said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -257,6 +261,20 @@ def die(store: SessionStore, session: str, *names: str) -> None:
         fenced.emit_event(session, "tool_called", data, turn_id=f"{run.run_id}:1")
 
 
+def die_in_the_model(session: str, notes: str) -> None:
+    """In another process: take the session as soon as the lease of the one before has run out."""
+
+    class Deadly:
+        def run_turn(self, turn: TurnContext) -> Any:
+            with Path(notes).open("a") as file:
+                file.write("asked\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    runner = SessionRunner(Deadly(), lease_ttl=0.2)
+    while runner.wake(session).kind == "idle":
+        time.sleep(0.01)
+
+
 class TestAfterACrash:
     def test_a_tool_that_says_so_is_tried_again(self, store: SessionStore, session: str) -> None:
         die(store, session, "safe", "unsafe")
@@ -286,6 +304,22 @@ class TestAfterACrash:
         agent.tool_options = {"safe": {"retries": 1}}
         assert SessionRunner(agent).sweep() == 1
         assert ran == []
+        whole(store, session)
+
+    def test_processes_that_die_in_the_call_of_the_model(
+        self, store: SessionStore, session: str, tmp_path: Path
+    ) -> None:
+        """Each is killed; the one after the last that is allowed fails the run, and lives."""
+        notes = tmp_path / "notes"
+        store.admit_input(session, "hello")
+        for attempt in range(1, 7):
+            worker = Worker(die_in_the_model, session, str(notes))
+            worker.wait_until_ready()
+            worker.go()
+            assert worker.ended() == (-signal.SIGKILL if attempt < 6 else 0)
+        assert notes.read_text() == "asked\n" * 5
+        state = store.load_state(session)
+        assert (state.status, state.error["code"]) == ("paused", "crash_loop")
         whole(store, session)
 
     def test_a_crash_loop_ends(self, store: SessionStore, session: str) -> None:
