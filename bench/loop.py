@@ -25,7 +25,8 @@ from bench.results import Results, Row
 from bench.scale import Scale
 
 SECTION = "loop"
-PEERS = {"Procrastinate": "procrastinate", "Celery": "celery", "DBOS": "dbos"}
+PEERS = {"Procrastinate": ("procrastinate",), "Celery": ("celery", "sqlalchemy"), "DBOS": ("dbos",)}
+"""Each with the modules that it needs."""
 OURS = "ours"
 QUEUES = "queues"
 DUE = 10
@@ -35,7 +36,8 @@ PATIENCE_SECONDS = 300.0
 
 def measure_loop(arena: Arena, scale: Scale, results: Results) -> None:
     place = arena.place
-    peers = [name for name, module in PEERS.items() if find_spec(module) is not None]
+    peers = [name for name, modules in PEERS.items() if all(find_spec(module) for module in modules)]
+    print(f"left out, not installed: {', '.join(sorted(PEERS.keys() - set(peers))) or 'nothing'}")
     place.execute(f"CREATE DATABASE {QUEUES}")
     place.execute("CREATE DATABASE workflows")
     with tempfile.TemporaryDirectory(prefix="helix_loop_") as directory, ExitStack() as stack:

@@ -33,6 +33,15 @@ def document(
     }
 
 
+def in_words(error: Any) -> str:
+    """An error as a person reads it: `type: message` of a document, or else as it was given."""
+    if not isinstance(error, dict):
+        return "" if error is None else str(error)
+    kind, message = error.get("type"), error.get("message")
+    told = message or error.get("code") or ""
+    return f"{kind}: {told}" if kind and told and kind != told else str(told or kind or "")
+
+
 def fingerprint(type: str | None, message: str) -> str:
     """The same for errors that differ in numbers, ids and times only."""
     text = _VARIABLE.sub("#", message[:_LONGEST])

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from helix_sessions.content import documents
 from helix_sessions.messages.tool_ledger import ToolCall
-from helix_sessions.runtime import budgets, telemetry
+from helix_sessions.runtime import budgets, retries, telemetry
 from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.loop.io import IO
 from helix_sessions.runtime.loop.journal import OpenCalls, Progress
@@ -27,6 +27,7 @@ class CollectedJournal:
     """One execution of an agent in a session that an action holds. None of it is stored before its end."""
 
     names_models = False
+    longest_wait = retries.IN_PLACE_SECONDS  # its caller waits
     failed_attempts = 0
     leaves = False
 

@@ -18,7 +18,9 @@ from helix_sessions.runtime.loop.stops import Stop, Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, Answer, CallResult, storable, words
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store.calls.tool_rules import decisive
+from helix_sessions.store.driving import suspensions
 from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.engine import inputs
 from helix_sessions.types import CallKind, PendingCall, RetryPolicy, Spawn, ToolResult, ToolRule
 from helix_sessions.writes import parse_writes
 
@@ -76,6 +78,8 @@ def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> A
         if len(found.order) > conf.MAX_TOOL_CALLS_PER_TURN:
             why = f"Not executed: a turn may call {conf.MAX_TOOL_CALLS_PER_TURN} tools."
             found.refused.append((call, why))
+        elif not inputs.is_identifier(call_id):
+            found.refused.append((call, "Not executed: the id of the call cannot be stored."))
         elif _needs_approval(found, toolbox, call, decisive(rules, name, call["arguments"]), kind):
             found.pending.append(pending_call(toolbox, call, APPROVAL))
         elif found.denies(call_id):
@@ -220,6 +224,7 @@ class ToolCalls:
             if isinstance(got, Exception):
                 raise got
             if isinstance(got, Spawn):
+                suspensions.check_spawn(got)
                 return Result(call=call, spawn=got)
             if isinstance(got, CallResult) and got.waits is not None:
                 return Result(call=call, waits=got.waits)

@@ -62,8 +62,8 @@ class TurnContext:
         self.turn_id = turn_id
         self.definition = definition
         """The agent of the session as it is defined at this turn: model, system prompt, budget, metadata."""
-        self.budget = budget
-        """What is left of the budget; `None`: there are no limits."""
+        self.budget = Budget() if budget is None else budget
+        """What is left of the budget: each limit as it is now, `None` where there is none."""
         self.session = session
         """In a `SendMessage`, the session with all that was said so far."""
         self.idempotency_key: str | None = None

@@ -10,34 +10,46 @@ from helix_sessions.store import SessionStore
 
 _log = logging.getLogger("helix_sessions.webhooks")
 
+_SELDOM = 3
+"""How many times as long as a worker it waits before it looks by itself."""
+
 
 class WebhookSender:
     """Sends while the block runs, on a connection of its own, so that no session waits for a receiver.
 
-    With `until_idle` the block ends when nothing is due any more, and otherwise after the attempt under way.
+    It looks when it is told to, and by itself less often than a worker, whose `poll` is given. With
+    `until_idle` the block ends when nothing is due any more, and otherwise after the attempt under way.
     """
 
     def __init__(self, using: str | None, *, poll: float, until_idle: bool = False) -> None:
         self._store = SessionStore(using)
-        self._poll = poll
+        self.poll = _SELDOM * poll
+        self._told = threading.Event()
         self._until_idle = until_idle
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="helix-webhook-sender", daemon=True)
 
-    def __enter__(self) -> None:
+    def look(self) -> None:
+        """Something may be due."""
+        self._told.set()
+
+    def __enter__(self) -> "WebhookSender":
         self._thread.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self.look()
         self._thread.join()
 
     def _work(self) -> None:
         try:
             while not self._stop.is_set():
+                self._told.clear()
                 self._send()
-                self._stop.wait(self._poll)
+                self._told.wait(self.poll)
             while self._until_idle and self._send(to_the_end=True):
                 pass
         finally:

@@ -30,6 +30,13 @@ def fill(store: SessionStore, session_id: str) -> None:
         store.create_session("sub", agent_type="test", parent_session_id=session_id, owner=owner)
 
 
+def headers_of(store: SessionStore, session_id: str, method: str, name: str) -> dict[str, str]:
+    """What a request to this address needs: who resumes a session holds its lease."""
+    if (method, name) != ("post", "resume"):
+        return {}
+    return {"Helix-Fence": str(store.acquire_lease(session_id, "driver", 60).fence)}
+
+
 def prepare(store: SessionStore, session_id: str, name: str) -> None:
     """So that a filled session is where a POST to this address is allowed."""
     if name in ("commit", "runs", "turns"):
@@ -73,7 +80,8 @@ class TestEveryMethod:
             prepare(store, session, name)
         body = {**BODIES[method, name], "run_id": "r2"} if (method, name) == ("post", "runs") else None
         path = address(name, session) + QUERIES.get((method, name), "")
-        response = getattr(api, method)(path, body or BODIES.get((method, name)))
+        headers = headers_of(store, session, method, name)
+        response = getattr(api, method)(path, body or BODIES.get((method, name)), headers=headers)
         assert response.status_code < 300, response.content
 
     @every_call
@@ -85,7 +93,8 @@ class TestEveryMethod:
         if method == "post":
             prepare(store, session, name)
         bare = path[:-1] + QUERIES.get((method, name), "")
-        assert getattr(api, method)(bare, BODIES.get((method, name))).status_code < 300
+        headers = headers_of(store, session, method, name)
+        assert getattr(api, method)(bare, BODIES.get((method, name)), headers=headers).status_code < 300
 
 
 @pytest.mark.django_db
@@ -151,7 +160,10 @@ class TestPermissions:
             fill(store, session)
             if method == "post":
                 prepare(store, session, name)
-            response = getattr(client, method)(address(name, session), BODIES.get((method, name)))
+            headers = headers_of(store, session, method, name)
+            response = getattr(client, method)(
+                address(name, session), BODIES.get((method, name)), headers=headers
+            )
             assert response.status_code < 300, (method, name, response.content)
             store.delete_session(session)
             store.create_session(session, agent_type="test", owner=user)

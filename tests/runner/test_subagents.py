@@ -20,6 +20,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import SubSessionRef
 from tests.contract.suspended import child
 from tests.invariants import assert_invariants
+from tests.rows import each
 from tests.runner.test_activities import said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,8 +59,7 @@ class Child:
 
 def start(store: SessionStore, agent: Any, session: str = "p") -> str:
     store.create_session(session, agent_type="parent")
-    store.admit_input(session, "go")
-    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
+    return start_again(store, agent, session)
 
 
 def work(agent: Any, *, types: Any = ("researcher",)) -> int:
@@ -116,6 +116,27 @@ def test_a_failed_child_is_an_error_result(store: SessionStore) -> None:
     whole(store, "p")
 
 
+@each(
+    "spawn",
+    [
+        Spawn("x" * 400, "go"),
+        Spawn("x\0y", "go"),
+        Spawn("researcher", {"content": {1}}),
+        Spawn("researcher", "lone \ud800"),
+        Spawn("researcher", "go", custom_state={"a": float("nan")}),
+    ],
+    ids=lambda spawn: repr(spawn)[:60],
+)
+def test_a_spawn_that_cannot_be_stored_is_an_error_result(store: SessionStore, spawn: Spawn) -> None:
+    agent = Parent("delegate", delegate=lambda arguments, turn: spawn)
+    assert start(store, agent) == "completed"
+    [result] = [m for m in store.get_messages("p").messages if m["role"] == "tool"]
+    assert result["is_error"] is True
+    assert refs(store) == []
+    whole(store, "p")
+    store.delete_session("p")
+
+
 def test_a_mixed_batch(store: SessionStore) -> None:
     agent = Parent("research", "ask", "plain", plain=lambda arguments, turn: "here")
     assert start(store, agent) == "suspended_step_partial"
@@ -125,6 +146,48 @@ def test_a_mixed_batch(store: SessionStore) -> None:
     store.submit_tool_result("p", "c2", result="answered")
     assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
     assert sorted(map(str, store.load_state("p").output)) == ["answered", "did research 1", "here"]
+    whole(store, "p")
+
+
+def test_a_child_failed_by_the_suspension_is_respawned_on_resume(store: SessionStore) -> None:
+    """A sub-session that nobody waits for runs while its parent begins to wait, and is below another."""
+    store.create_session("p", agent_type="parent")
+    for key, above in (("kid", "p"), ("grandkid", "kid")):
+        store.create_session(key, agent_type="researcher", parent_session_id=above)
+        store.add_sub_session_refs(above, [SubSessionRef(sub_session_id=key, agent_type="researcher")])
+        store.begin_turn(key, message=key)
+    assert start_again(store, Parent("ask")) == "suspended_client_tool"
+    for key in ("kid", "grandkid"):
+        state = store.load_state(key)
+        assert (state.status, state.failure_reason) == ("failed", "parent_suspended"), key
+    assert work(Child()) == 0
+    store.submit_tool_result("p", "c1", result="answered")
+    assert SessionRunner(Parent("ask"), agent_types=["parent"]).sweep() == 1
+    assert [ref.status for ref in refs(store)] == ["active"]
+    assert work(Child()) == 2
+    for key in ("kid", "grandkid"):
+        assert said(store, key)[-1] == ("assistant", f"did {key}")
+        whole(store, key)
+    assert [(ref.status, ref.result) for ref in refs(store)] == [("completed", "did kid")]
+    whole(store, "p")
+
+
+def start_again(store: SessionStore, agent: Any, session: str = "p") -> str:
+    store.admit_input(session, "go")
+    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
+
+
+def test_a_companion_answers_one_call_of_a_turn(store: SessionStore) -> None:
+    def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+        return Spawn("researcher", arguments["prompt"], mode="persistent", name=turn.tool_name)
+
+    agent = Parent("her", "her", "him", her=spawn, him=spawn)
+    assert start(store, agent) == "suspended_awaiting_children"
+    assert work(Child()) == 2
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+    results = {m["tool_call_id"]: m for m in store.get_messages("p").messages if m["role"] == "tool"}
+    assert [results[call].get("is_error", False) for call in ("c1", "c2", "c3")] == [False, True, False]
+    assert [results[call]["content"] for call in ("c1", "c3")] == ["did her 1", "did him 3"]
     whole(store, "p")
 
 

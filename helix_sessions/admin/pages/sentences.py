@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.admin.presentation import moment
+from helix_sessions.messages import errors
 
 LONGEST = 240
 
@@ -124,9 +125,7 @@ def _model_called(data: dict[str, Any]) -> str:
 
 
 def _model_failed(data: dict[str, Any]) -> str:
-    error = data.get("error")
-    said = error.get("message") if isinstance(error, dict) else error
-    text = _("Model error: %s") % _word({"said": said}, "said")
+    text = _("Model error: %s") % _word({"said": errors.in_words(data.get("error"))}, "said")
     return f"{text} · {_('retried')}" if data.get("retry_at") else text
 
 

@@ -41,17 +41,24 @@ class Command(StoreCommand):
             raise CommandError(str(error)) from error
         if not agents:
             raise CommandError("HELIX_SESSIONS['AGENTS'] names no agents.")
+        sender = WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"])
+
+        def driven(session_id: str, outcome: RunOutcome) -> None:
+            sender.look()
+            if options["verbosity"]:
+                self._show(session_id, outcome)
+
         worker = Worker(
             using=options["database"],
             concurrency=options["concurrency"],
             lease_ttl=options["lease"],
             poll=options["poll"],
-            on_outcome=self._show if options["verbosity"] else None,
+            on_outcome=driven,
         )
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        with WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"]):
+        with sender:
             tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")

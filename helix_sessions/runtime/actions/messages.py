@@ -5,6 +5,7 @@ from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages.errors import in_words
 from helix_sessions.runtime import errors
 from helix_sessions.runtime.actions.base import ActionContext, StagedAction
 from helix_sessions.runtime.collected import CollectedJournal
@@ -98,7 +99,7 @@ def _status(ending: Ending | None) -> tuple[str, str | None]:
     if ending.error is None:
         return ending.status, None
     exceeded = ending.failure_reason == errors.BUDGET_EXCEEDED
-    return "budget_exceeded" if exceeded else ending.status, ending.error["message"][:MOST_OF_AN_ERROR]
+    return "budget_exceeded" if exceeded else ending.status, in_words(ending.error)[:MOST_OF_AN_ERROR]
 
 
 def _by_user(text: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The journal of a session that is driven: every step is committed under the lease as it happens."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ class DurableJournal:
     """One run of an owned session."""
 
     names_models = True
+    longest_wait = math.inf
 
     def __init__(
         self,
@@ -197,8 +199,17 @@ class DurableJournal:
         depth = await self._io.db(suspensions.depth_of, self._driver, most)
         if depth >= most:
             return {call["id"]: f"Sub-agents may be {most} deep." for call, _ in spawns}
-        many = conf.MAX_CHILDREN_PER_TURN
-        return {call["id"]: f"A turn may spawn {many} sub-agents." for call, _ in spawns[many:]}
+        refused: dict[str, str] = {}
+        asked: set[str] = set()
+        for call, spawn in spawns:
+            companion = suspensions.companion_id(self._driver.session_id, spawn)
+            if companion is not None and companion in asked:
+                refused[call["id"]] = "The sub-agent answers another call of this turn. Call it again."
+            elif len(asked) == conf.MAX_CHILDREN_PER_TURN:
+                refused[call["id"]] = f"A turn may spawn {conf.MAX_CHILDREN_PER_TURN} sub-agents."
+            else:
+                asked.add(companion or call["id"])
+        return refused
 
     async def call_failed(self, turn: TurnContext, attempt: int, error: Any, wait: float) -> None:
         await self._end_stream()

@@ -48,6 +48,8 @@ class Journal(Protocol):
     open_calls: OpenCalls
     names_models: bool
     """Whether messages say which model they are of."""
+    longest_wait: float
+    """Seconds after which a failed call of the model is not made again."""
 
     @property
     def failed_attempts(self) -> int:

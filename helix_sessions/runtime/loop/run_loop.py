@@ -59,6 +59,8 @@ class RunLoop:
         self._stop = stop
         self._bounds = bounds
         self._span: telemetry.AgentSpan | None = None
+        self._began = 0.0
+        """When the model was asked."""
 
     async def run(self) -> Outcome:
         """Drive it; what became of it."""
@@ -92,7 +94,7 @@ class RunLoop:
         exceeded = budget_exceeded(self._journal, budgets.defined(turn.definition, self._agent))
         if exceeded is not None:
             raise _Ended(await self._journal.end(exceeded))
-        began = time.monotonic()
+        began = self._began = time.monotonic()
         answer, turn = await self._answer(turn)
         progress = self._journal.progress
         progress.turns += 1
@@ -154,6 +156,8 @@ class RunLoop:
         """Wait for the next attempt, or end the run."""
         turn.close()
         wait = retries.delay(error, self._retry_policy, attempt)
+        if wait is not None and wait > self._journal.longest_wait:
+            wait = None
         told = errors.document(errors.code_of(error), error, attempt=attempt)
         if wait is None:
             _log.warning("The agent of session %r raised.", turn.session_id, exc_info=error)
@@ -173,9 +177,11 @@ class RunLoop:
         step = None
         if said:
             message = {"role": "assistant", "content": said, "interrupted": True}
-            finished = {"turn": self._journal.progress.turns + 1, "finish_reason": "interrupted"}
-            message = self._named(message, turn.definition.model)
-            step = Step(turn_id=turn.turn_id, number=0, messages=[message], finished=finished)
+            model, number = turn.definition.model, self._journal.progress.turns + 1
+            finished = {"turn": number, "model": model, "usage": None, "finish_reason": "interrupted"}
+            messages = [self._named(message, model)]
+            step = Step(turn_id=turn.turn_id, number=0, messages=messages, finished=finished)
+            step = _timed(step, self._began)
         raise _Ended(await self._journal.end(INTERRUPTED, step))
 
     async def _follow(

@@ -17,6 +17,7 @@ from helix_sessions.exceptions import (
     InvalidInput,
     LeaseHeld,
     NotConfigured,
+    NotFound,
     SessionBusy,
     SessionNotFound,
 )
@@ -196,7 +197,7 @@ class SessionRunner:
         return outcome or IDLE
 
     async def _own(self, io: IO, owned: OwnedSession, driver: Driver, *, forced: bool) -> RunOutcome | None:
-        """Drive a session under its lease; `None`: it was lost to another owner."""
+        """Drive a session under its lease; `None`: another owner has it now."""
         lease = cast(Lease, driver.lease)
         owned.stale_request = driver.stale_request
         keeper.keep(owned, lease)
@@ -211,7 +212,7 @@ class SessionRunner:
         try:
             return await loop.run(forced=forced)
         except Fenced:
-            return None
+            return None if forced else await io.db(self._decided, driver)
         except GeneratorExit:  # the event loop is gone, and nothing can be awaited any more
             raise
         except BaseException as error:
@@ -222,6 +223,16 @@ class SessionRunner:
         finally:
             driving.reset(token)
             keeper.let_go(owned)
+
+    def _decided(self, driver: Driver) -> RunOutcome | None:
+        """The outcome of a run that was ended by a decision from outside; `None`: another owner has the
+        session now."""
+        try:
+            if driver.run is None or self.store.get_lease(driver.session_id) is not None:
+                return None
+            return outcome_of(self.store.get_run(driver.session_id, driver.run.run_id))
+        except NotFound:
+            return None
 
     def _owned(self, session_id: str) -> OwnedSession:
         return OwnedSession(
@@ -309,6 +320,7 @@ class SessionRunner:
 
     async def _sweep(self, io: IO) -> int:
         swept = 0
+        await io.db(self.store.settle_expired_calls)  # a deadline that has passed is an answer
         while not self._closing.is_set():
             try:
                 driver = await io.db(self.claim)

@@ -20,6 +20,7 @@ from helix_sessions.runtime.loop.journal import OpenCalls, Waits
 from helix_sessions.runtime.loop.lease_keeper import OwnedSession
 from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop, ended_by_budget
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls.resume import resume_driven
 from helix_sessions.store.driving import boundaries, claims, trees
 from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
 from helix_sessions.store.driving.turn_log import TurnStart
@@ -198,8 +199,10 @@ class SessionLoop:
         refused = self._refused_by_budget(metadata)
         if refused is not None:
             return refused
+        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
+        again = wanted and bool(driver.known.queued()) and claims.owes_answer(driver)
         try:
-            run = driver.begin(forced=wanted, turn=turn, metadata=metadata)
+            run = driver.begin(forced=wanted, turn=turn, metadata=metadata, takes_queued=not again)
         except NothingToDo:
             return IDLE
         except AskedToStop:
@@ -230,10 +233,10 @@ class SessionLoop:
         return {}
 
     def _resume(self) -> Begun:
-        driver, store = self._driver, _store(self._driver)
+        driver = self._driver
         self._policy.prepare(driver)
         metadata = self._carried()
-        resumption = store.resume(driver.session_id)
+        resumption = resume_driven(driver.store, driver.session_id)
         driver.resumed(resumption.run, metadata)
         calls: list[ToolCall] = [
             {

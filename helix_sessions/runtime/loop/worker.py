@@ -26,10 +26,11 @@ from helix_sessions.types import Fragment, RunOutcome
 
 _log = logging.getLogger("helix_sessions.worker")
 
-LOOK_SECONDS = 1.5
-"""How long a worker that found nothing waits before it looks by itself: less than one query in a second."""
+LOOK_SECONDS = 2.0
+"""How long a worker that found nothing waits before it looks by itself. All that a process without work asks
+the database is less than one query in a second."""
 
-_DEADLINES_SECONDS = 30.0
+DEADLINES_SECONDS = 15.0
 """How often calls past their deadline are settled, so that their sessions go on."""
 
 
@@ -166,9 +167,8 @@ class Worker:
         with self._changed:
             if now < self._next_deadlines:
                 return
-            first, self._next_deadlines = not self._next_deadlines, now + _DEADLINES_SECONDS
-        if not first:
-            self._store.settle_expired_calls()
+            self._next_deadlines = now + DEADLINES_SECONDS
+        self._store.settle_expired_calls()
 
     def _drive(self, driver: Driver) -> None:
         key = driver.session_id

@@ -73,6 +73,18 @@ def adopt_run(driver: Driver) -> None:
     driver.run = runs.find(driver.using, driver.session_id, driver.known.row.run_id)
 
 
+def owes_answer(driver: Driver) -> bool:
+    """Whether the last run has ended without an answer to the end of the transcript."""
+    last = driver.known.last_run
+    if last is None or last.status not in ("failed", "interrupted"):
+        return False
+    rows = models.Message.objects.using(driver.using).filter(session_id=driver.session_id).visible()
+    message = rows.order_by("-position").first()
+    if message is None:
+        return False
+    return message.role != "assistant" or bool(message.content.get("interrupted"))
+
+
 def calls_left_open(driver: Driver, call_ids: Collection[str]) -> list[ToolCall]:
     """Open calls as they were executed: the transcript has them, the log the arguments they ran with."""
     positions = {call.position for call in open_calls.read(driver.known.row.open_calls)}

@@ -123,17 +123,22 @@ class Driver:
         self.appended.others_wrote = True
 
     def begin(
-        self, *, forced: bool, turn: TurnStart | None, metadata: Mapping[str, Any] | None = None
+        self,
+        *,
+        forced: bool,
+        turn: TurnStart | None,
+        metadata: Mapping[str, Any] | None = None,
+        takes_queued: bool = True,
     ) -> Run:
-        """Begin a run with the inputs that wait: its steers, or else one that is queued. Without any, and not
-        `forced`, `NothingToDo`. A run without a turn takes none of them."""
+        """Begin a run with the inputs that wait: its steers, or else, with `takes_queued`, one that is
+        queued. Without any, and not `forced`, `NothingToDo`. A run without a turn takes none of them."""
         run_id = ids.new_id()
         text = documents.write(dict(metadata or {}))
 
         def decide(work: UnitOfWork, known: Knowledge) -> Run:
             if work.session.run_id is not None:
                 raise RunInProgress(f"Run {work.session.run_id!r} is running.")
-            taken = [] if turn is None else _opening(known, turn.most_steers)
+            taken = [] if turn is None else _opening(known, turn.most_steers, takes_queued)
             if work.session.interrupt_requested_at not in (None, self.stale_request):
                 raise AskedToStop
             if not (taken or forced):
@@ -365,9 +370,9 @@ class Driver:
         known.without(taken)
 
 
-def _opening(known: Knowledge, most_steers: int) -> list[PendingInput]:
+def _opening(known: Knowledge, most_steers: int, takes_queued: bool) -> list[PendingInput]:
     steers = known.steers()[:most_steers]
-    return steers or [*known.queued()[:1]]
+    return steers or (known.queued()[:1] if takes_queued else [])
 
 
 def give_back(work: UnitOfWork, *, at: datetime | None = None) -> None:

@@ -16,6 +16,7 @@ from helix_sessions.store.driving.boundaries import Outcome, Step, carried, put,
 from helix_sessions.store.driving.driver import Driver, give_back
 from helix_sessions.store.driving.knowledge import Knowledge
 from helix_sessions.store.driving.trees import Used, used_of
+from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import read_row
@@ -95,6 +96,13 @@ def suspend(
     return Outcome(run=ended)
 
 
+def check_spawn(spawn: Spawn) -> None:
+    """Raise if a sub-agent cannot be stored like this."""
+    inputs.identifier(spawn.agent_type, "agent_type")
+    inbox.checked_prompt(spawn.prompt, "spawn")
+    documents.dump(dict(spawn.custom_state or {}))
+
+
 def depth_of(driver: Driver, most: int) -> int:
     """How many sessions are above this one; no more than `most` are looked for."""
     depth, above = 0, driver.known.row.parent_session_id
@@ -109,9 +117,14 @@ def depth_of(driver: Driver, most: int) -> int:
 
 def child_id(parent_id: str, turn_id: str, call_id: str, spawn: Spawn) -> str:
     """The id of a call's sub-session: for the same call, and for a companion of the same name, the same."""
-    if spawn.mode == "persistent":
-        return f"companion-{documents.digest(parent_id, spawn.agent_type, spawn.name or spawn.agent_type)}"
-    return f"child-{documents.digest(parent_id, turn_id, call_id)}"
+    return companion_id(parent_id, spawn) or f"child-{documents.digest(parent_id, turn_id, call_id)}"
+
+
+def companion_id(parent_id: str, spawn: Spawn) -> str | None:
+    """The id of a companion; `None`: the sub-agent is none."""
+    if spawn.mode != "persistent":
+        return None
+    return f"companion-{documents.digest(parent_id, spawn.agent_type, spawn.name or spawn.agent_type)}"
 
 
 def _companions(before: Any, continued: Mapping[str, Used]) -> dict[str, Sequence[float]]:

@@ -64,6 +64,15 @@ def identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str:
     return name
 
 
+def is_identifier(value: Any) -> bool:
+    """Whether it may be an id or a name."""
+    try:
+        identifier(value, "It")
+    except (InvalidInput, InvalidDocument):
+        return False
+    return True
+
+
 def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | None:
     return None if value is None else identifier(value, what, limit=limit)
 

@@ -62,7 +62,7 @@ def admit_input(
     key = session_key(session_id)
     given = input_id is not None
     name = inputs.identifier(input_id, "The input id") if given else new_id()
-    text = _prompt(prompt, name)
+    text = checked_prompt(prompt, name)
     how = inputs.choice(delivery, DELIVERIES, "The delivery")
     wake = inputs.flag(resume, "resume")
     version = inputs.expected_version(expected_version)
@@ -323,7 +323,7 @@ def claim(connection: BaseDatabaseWrapper, owner_id: Any, rows: Iterable[Mapping
     execute(connection, sql, taken, prepare=False)
 
 
-def _prompt(value: Any, input_id: str) -> str:
+def checked_prompt(value: Any, input_id: str) -> str:
     """The text of a prompt: a string, or an object that may say it is a user's message with this id."""
     if isinstance(value, str):
         return documents.dump(value)
