@@ -28,8 +28,9 @@ from helix_sessions.stream.threads import release_request_thread
 
 logger = logging.getLogger("helix_sessions.stream")
 
-RETRY_SECONDS = 2.0
-"""How long a browser waits before it reconnects."""
+RETRY_SECONDS = 3.0
+"""How long a browser waits before it reconnects. After two seconds gunicorn closes an idle connection by default,
+and a request that is under way at that moment is reset."""
 
 _RETRY_AFTER_POLL = 0.1
 """A reader of long polls reconnects at once."""
