@@ -21,7 +21,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 _GUNICORN = (
     *("gunicorn", "tests.wsgi:application", "--bind", "127.0.0.1:{port}", "--log-level", "warning"),
-    *("--keep-alive", "30"),  # also how long gevent waits for a request after the connection, on a busy machine
+    *(
+        "--keep-alive",
+        "30",
+    ),  # also how long gevent waits for a request after the connection, on a busy machine
 )
 
 SERVERS: dict[str, tuple[str, ...]] = {
@@ -61,9 +64,9 @@ def test_streams_and_requests_side_by_side(
 
 
 def _client(server: Server, cookies: dict[str, str]) -> httpx.Client:
-    """A connection for each request. One that is kept is closed by the server when it was idle for a while, two
-    seconds with gunicorn; a browser repeats a request that meets this, and httpx raises. So a connection that is
-    reset here is a fault of the server."""
+    """A connection for each request. The server closes one that was idle for a while, two seconds with
+    gunicorn, and a request that meets this is reset: a browser repeats it, httpx raises. So a reset here
+    is a fault of the server."""
     alone = httpx.Limits(max_keepalive_connections=0)
     return httpx.Client(base_url=server.url, cookies=cookies, timeout=40, limits=alone)
 
