@@ -48,7 +48,7 @@ class Conf:
 
     STREAM_LONG_POLLS: int = 2
     """How many long polls may wait in one process of a WSGI server, each on a thread. The others are answered
-    at once, and come again after two seconds."""
+    at once, and come again after three seconds."""
 
     STREAMS_PER_USER: int = 20
     """How many HTTP streams one user may have open in one process."""

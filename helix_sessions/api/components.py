@@ -26,7 +26,7 @@ from typing import (
     is_typeddict,
 )
 
-from drf_spectacular.extensions import OpenApiSerializerExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.plumbing import (
     append_meta,
     build_array_type,
@@ -39,6 +39,7 @@ from drf_spectacular.settings import spectacular_settings
 from rest_framework.serializers import ChoiceField
 
 from helix_sessions.api.outputs import NAMES
+from helix_sessions.api.tickets import PARAMETER, TicketAuthentication
 from helix_sessions.types import Page
 
 Schema = dict[str, Any]
@@ -66,6 +67,14 @@ class OutputExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-ca
             return found
 
         return object_of(self.target.kind, reference)
+
+
+class TicketScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = TicketAuthentication
+    name = "streamTicket"
+
+    def get_security_definition(self, auto_schema: Any) -> Schema:
+        return {"type": "apiKey", "in": "query", "name": PARAMETER}
 
 
 ENUMS = {

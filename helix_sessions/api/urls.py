@@ -4,7 +4,10 @@ An address is right with its last slash and without, and below `v1/`. `docs/refe
 table for people.
 """
 
+from typing import Any
+
 from django.urls import URLPattern, path, register_converter
+from django.urls.resolvers import RoutePattern
 
 from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
@@ -33,18 +36,15 @@ from helix_sessions.api.views import (
     turns,
     webhooks,
 )
-from helix_sessions.api.views.base import UnknownView, View
+from helix_sessions.api.views.base import VERSION, VERSIONED, View
+from helix_sessions.api.views.unknown import Unclaimed, UnknownView
 
 register_converter(IdConverter, "helix_id")
 
 app_name = "helix_sessions"
 
-VERSION = "v1"
-"""Every address is there with this prefix too. A change that would break clients gets another."""
-
 _SESSION = "sessions/<helix_id:session_id>"
 _WEBHOOK = "webhooks/<helix_id:webhook_id>"
-_STREAM = f"{_SESSION}/events/stream"
 
 ROUTES: list[tuple[str, type[View], str]] = [
     ("sessions", sessions.SessionsView, "sessions"),
@@ -126,13 +126,31 @@ PUBLIC_ROUTES: list[tuple[str, type[View], str]] = [
 ]
 """Open to the holder of the token."""
 
-urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="root")]
+STREAM = f"{_SESSION}/events/stream"
+"""A plain view beside the others, because it answers for hours."""
+
+urlpatterns: list[URLPattern] = [
+    path("", sessions.RootView.as_view(), name="root"),
+    path(f"{VERSION}/", sessions.RootView.as_view(schema=None), name=f"{VERSIONED}root"),
+]
+
+
+def _add(route: str, view: Any, name: str, alias: Any) -> None:
+    """An address with its last slash and without, and both below the version. Of those with one name Django
+    reverses the last."""
+    urlpatterns.extend(
+        [
+            path(route, alias),
+            path(f"{route}/", view, name=name),
+            path(f"{VERSION}/{route}", alias, name=f"{VERSIONED}{name}"),
+            path(f"{VERSION}/{route}/", alias, name=f"{VERSIONED}{name}"),
+        ]
+    )
+
+
 for _route, _view, _name in ROUTES + PUBLIC_ROUTES:
-    urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
-    for _alias in (_route, f"{VERSION}/{_route}/", f"{VERSION}/{_route}"):
-        urlpatterns.append(path(_alias, _view.as_view(schema=None)))
-urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))
-for _alias in (_STREAM, f"{VERSION}/{_STREAM}/", f"{VERSION}/{_STREAM}"):
-    urlpatterns.append(path(_alias, stream.event_stream))
-for _known in ("sessions", f"{VERSION}"):
+    _add(_route, _view.as_view(), _name, _view.as_view(schema=None))
+_add(STREAM, stream.event_stream, "event-stream", stream.alias)
+for _known in ("sessions", VERSION):
     urlpatterns.append(path(f"{_known}/<path:rest>", UnknownView.as_view(schema=None)))
+urlpatterns.append(Unclaimed(RoutePattern("<path:rest>", is_endpoint=True), UnknownView.as_view(schema=None)))

@@ -5,6 +5,7 @@ import pytest
 from django.core.management import call_command
 from rest_framework.test import APIClient
 
+from helix_sessions.api.policy import CREATING_VERBS, OPERATOR_VERBS, PARTICIPANT_VERBS
 from tests.api.golden import GOLDEN, generated, parsed
 from tests.api.routes import every_method
 from tests.rows import each
@@ -41,7 +42,15 @@ def test_it_is_openapi_3_1(schema):
 def test_every_method_is_an_operation(schema):
     public = {operation["operationId"] for _, _, operation in operations(schema) if is_public(operation)}
     assert public == {"read_answer_link", "submit_by_answer_link", "download_blob"}
-    assert len(list(operations(schema))) == len(every_method()) + len(public)
+    streams = {"follow_events"}
+    assert len(list(operations(schema))) == len(every_method()) + len(public | streams)
+
+
+def test_every_verb_is_named(schema):
+    named = {operation["operationId"] for _, _, operation in operations(schema)}
+    text = " ".join(operation["description"] for _, _, operation in operations(schema))
+    verbs = PARTICIPANT_VERBS | set(OPERATOR_VERBS) | CREATING_VERBS
+    assert [verb for verb in verbs - named if f"`{verb}`" not in text] == []
 
 
 def test_operations_are_named_once(schema):
@@ -54,7 +63,8 @@ def test_every_operation_says_who_may_and_what_fails(schema):
         if is_public(operation):
             assert not {"401", "403"} & set(operation["responses"])
         else:
-            assert operation["security"] == [{"token": []}, {"cookieAuth": []}]
+            by_ticket = [{"streamTicket": []}] if operation["operationId"] == "follow_events" else []
+            assert operation["security"] == [*by_ticket, {"token": []}, {"cookieAuth": []}]
         for status, response in operation["responses"].items():
             if status >= "400":
                 assert list(response["content"]) == ["application/problem+json"], f"{method} {path} {status}"

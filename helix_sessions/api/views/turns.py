@@ -46,7 +46,7 @@ class TurnsView(View):
         """
         given = self.input(TurnInput)
         turn = self.store.begin_turn(session_id, **given, expected_version=self.expected_version(session_id))
-        return json_response(turn, status=201, version=turn.state.version)
+        return json_response(self.visible(turn), status=201, version=turn.state.version)
 
 
 class SuspendView(View):
@@ -103,7 +103,7 @@ class ResumeView(View):
                 return self._request_run(session_id, given.get("message"))
             raise ParseError(fences.NEEDED)
         resumed = self.store.resume(session_id, **given, expected_version=self.expected_version(session_id))
-        return json_response(resumed, version=resumed.state.version)
+        return json_response(self.visible(resumed), version=resumed.state.version)
 
     def _request_run(self, session_id: str, message: Any) -> HttpResponse:
         version = self.expected_version(session_id)
@@ -128,7 +128,7 @@ class RewindView(View):
         """Rewind state and transcript to a checkpoint, by default the latest."""
         given = self.input(RewindInput)
         state = self.store.rewind(session_id, **given, expected_version=self.expected_version(session_id))
-        return json_response(state, version=state.version)
+        return self.shown(state)
 
 
 class ChildView(View):
