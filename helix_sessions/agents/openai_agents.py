@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from helix_sessions.agents import provider_errors
 from helix_sessions.agents.event_loop import on_lasting_loop
-from helix_sessions.exceptions import FrameworkMismatch, NotConfigured, TransientError
+from helix_sessions.exceptions import ContextOverflow, FrameworkMismatch, NotConfigured, TransientError
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.messages.tool_ledger import calls_in
@@ -25,7 +26,6 @@ with needed_from("openai-agents"):
     from openai import APIConnectionError, APIStatusError
     from pydantic_core import to_jsonable_python
 
-_TRANSIENT_STATUSES = (408, 409, 425, 429)
 _MOST_HANDOFFS = 10
 
 
@@ -293,11 +293,8 @@ def _usage(used: Any) -> dict[str, Any]:
 
 def _translated(error: APIStatusError | APIConnectionError) -> Exception:
     if isinstance(error, APIStatusError):
-        if error.status_code not in _TRANSIENT_STATUSES and error.status_code < 500:
+        if provider_errors.says_too_long(str(error.body)) and error.status_code in (400, 413):
+            return ContextOverflow(words(error))
+        if not provider_errors.is_transient_status(error.status_code):
             return error
-        try:
-            asked = float(error.response.headers.get("retry-after", ""))
-        except ValueError:
-            asked = None
-        return TransientError(words(error), retry_after=asked)
-    return TransientError(words(error))
+    return TransientError(words(error), retry_after=provider_errors.retry_after(error))

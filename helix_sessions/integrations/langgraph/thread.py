@@ -87,7 +87,11 @@ class Heads:
 class Thread:
     """One thread, that is: the notes and messages of one session."""
 
-    def __init__(self, store: SessionStore, thread: str, codec: Codec, heads: Heads) -> None:
+    def __init__(
+        self, store: SessionStore, thread: str, codec: Codec, heads: Heads, *, says: bool = True
+    ) -> None:
+        """`says`: the root graph's messages are those of the transcript."""
+        self.says = says
         self.store = store
         self.id = thread
         self.codec = codec
@@ -118,7 +122,7 @@ class Thread:
             while True:
                 if self._is_overtaken(checkpoint, kind, head):
                     raise _stale(checkpoint.parent, head)
-                draft = Draft(checkpoint, head, self.reader(), self.codec)
+                draft = Draft(checkpoint, head, self.reader(), self.codec, says=self.says)
                 draft.fill(values, versions, changed)
                 try:
                     if not head.version:
