@@ -10,10 +10,11 @@ from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
-from helix_sessions.agents.langgraph import interrupts, marks, messages
+from helix_sessions.agents.langgraph import graph_messages as messages
+from helix_sessions.agents.langgraph import interrupts, marks
+from helix_sessions.agents.langgraph.graph_messages import Group
 from helix_sessions.agents.langgraph.listening import MODES, Listener, Usage
 from helix_sessions.agents.langgraph.marks import Mark
-from helix_sessions.agents.langgraph.messages import Group
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.integrations.langgraph.saver import DjangoSaver
 from helix_sessions.integrations.langgraph.thread import Heads, Thread
