@@ -23,10 +23,12 @@ def of_transcript(said: Iterable[Mapping[str, Any]], *, session_id: str) -> list
 
 
 def _message(session_id: str, number: int, said: Mapping[str, Any]) -> AnyMessage:
-    found = forms.framework_of(said)
-    if found not in (None, "langgraph"):
-        raise FrameworkMismatch(f"A graph cannot read messages of {forms.NAMES[str(found)]}.")
-    given = said.get("id")
+    given, found = said.get("id"), forms.framework_of(said)
+    if found is not None:
+        shared = forms.shared(said)
+        if shared is None:
+            raise FrameworkMismatch(f"A graph cannot read messages of {forms.NAMES[found]}.")
+        said = shared
     own = given if isinstance(given, str) and given else None
     message_id = own or documents.digest(session_id, str(number), documents.dump(dict(said)))[:32]
     content, role = _content(said.get("content")), said["role"]

@@ -40,7 +40,7 @@ class _Saver(DjangoSaver):
         self._heads = heads
 
     def _thread(self, thread: str) -> Thread:
-        return Thread(self._store, thread, Codec(self.serde), self._heads, says=False)
+        return Thread(self._store, thread, Codec(self.serde), self._heads, agent_type=None)
 
 
 class GraphTurn:
