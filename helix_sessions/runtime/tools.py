@@ -85,7 +85,8 @@ def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> A
         elif found.denies(call_id):
             found.refused.append((call, DENIED_BY_RULE))
         elif toolbox.is_clients(name, kind):
-            found.pending.append(pending_call(toolbox, call, CLIENT_TOOL))
+            schema = answer.schemas.get(call_id)
+            found.pending.append(pending_call(toolbox, call, CLIENT_TOOL, schema=schema))
         else:
             add_executed(found, toolbox, call)
     return found
@@ -120,15 +121,16 @@ def _needs_approval(
     return False
 
 
-def pending_call(toolbox: Toolbox, call: ToolCall, kind: CallKind) -> PendingCall:
-    """A call that a client or a person answers."""
+def pending_call(toolbox: Toolbox, call: ToolCall, kind: CallKind, *, schema: Any = None) -> PendingCall:
+    """A call that a client or a person answers. `schema`: what its framework says that the answer must fit,
+    where the options of the tool say nothing."""
     options = toolbox.options(call["name"])
     return PendingCall(
         tool_call_id=call["id"],
         tool_name=call["name"],
         arguments=call["arguments"],
         kind=kind,
-        response_schema=options.response_schema,
+        response_schema=options.response_schema or schema,
         approver="participant" if options.approval == "participant" else "driver",
     )
 

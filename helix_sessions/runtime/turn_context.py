@@ -105,6 +105,11 @@ class TurnContext:
         self._traces.closed = True
 
     @property
+    def store(self) -> SessionStore:
+        """The store of the session, which refuses writes when another owner drives it."""
+        return self._store
+
+    @property
     def using(self) -> str:
         """The alias of the session's database."""
         return self._store.using

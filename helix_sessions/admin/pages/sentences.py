@@ -158,6 +158,8 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "interrupt_cleared": lambda data: _("The request to stop was taken"),
     "handoff": lambda data: _("Handed over to %s") % _word(data, "to"),
+    "subgraph_started": lambda data: _("Sub-graph started: %s") % _word(data, "name"),
+    "subgraph_finished": lambda data: _("Sub-graph ended: %s") % _word(data, "name"),
     "subagent_spawned": lambda data: _("Sub-session started: %s") % _word(data, "agent_type"),
     "subagent_updated": lambda data: _("Sub-session changed"),
     "subagent_result": lambda data: _("Sub-session ended"),
