@@ -1533,7 +1533,7 @@ class AsyncSessionStore:
         should_stop: Callable[[], bool] | None = None,
     ) -> ErasureSummary:
         """Remove the sessions of a person, by owner, by `user_id` or by both, with their trees, and the
-        memories of the owner.
+        memories, spend limits and spending of the owner.
 
         Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
         finds what an interrupted call left. Branches of another owner have copies of messages: they are
@@ -1592,7 +1592,7 @@ class AsyncSessionStore:
         should_stop: Callable[[], bool] | None = None,
     ) -> TransferSummary:
         """Write sessions to a text file, a record per line: the chosen ones, or all. The memories of a chosen
-        owner come with them, and all memories with all sessions.
+        owner come with them, and all memories with all sessions; so do spend limits and what was spent.
 
         A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
         of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
@@ -1624,7 +1624,7 @@ class AsyncSessionStore:
         the owners, because their keys are other people in another installation; `None` is no owner. With
         `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
         is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
-        skipped.
+        skipped. Spend limits that exist stay, and of two totals of what was spent the larger one stands.
         """
         return await sync_to_async(self._store.import_sessions)(
             lines, on_collision=on_collision, owner=owner, check=check, on_progress=on_progress
@@ -1641,7 +1641,8 @@ class AsyncSessionStore:
     ) -> DebrisSummary:
         """Remove staged writes older than `staged_for`, expired idempotency keys, expired memories, what was
         kept of messages that were never committed, and attachments that no session has and that are older
-        than `BLOB_GRACE`. Report sessions with a running run that have not changed for `stuck_for`, and with
+        than `BLOB_GRACE`. Add up what was spent, and forget the totals of days and months that are long over.
+        Report sessions with a running run that have not changed for `stuck_for`, and with
         `wake` close those runs.
 
         A session with a model call longer than `stuck_for` looks stuck as well: choose `stuck_for` longer

@@ -117,7 +117,11 @@ def test_what_a_turn_uses_is_counted_for_each_scope(store: SessionStore, ada: An
     for scope, key in (("owner", str(ada.pk)), ("agent_type", "writer"), ("all", None)):
         for window in ("day", "month", "total"):
             store.set_spend_limit(scope=scope, key=key, window=window, usd=10)
-    expected = {("owner", str(ada.pk)): (0.3, 14), ("agent_type", "writer"): (0.6, 14), ("all", None): (1.6, 114)}
+    expected = {
+        ("owner", str(ada.pk)): (0.3, 14),
+        ("agent_type", "writer"): (0.6, 14),
+        ("all", None): (1.6, 114),
+    }
     assert used(store) == {
         (*of, window): amount for of, amount in expected.items() for window in ("day", "month", "total")
     }
@@ -177,8 +181,8 @@ def test_every_door_is_counted(store: SessionStore, ada: Any) -> None:
     assert total() == (0.7, 12)
     store.update_run_status("s", run, "completed", usage={"cost": 0.6, "total_tokens": 12})
     assert total() == (0.6, 12)
-    turn = store.begin_turn("s", "hello", agent_type="writer")
-    store.end_run("s", turn.run.run_id, "completed", usage={"cost_usd": 0.4, "prompt_tokens": 3})
+    run = store.create_run("s").run_id
+    store.end_run("s", run, "completed", usage={"cost_usd": 0.4, "prompt_tokens": 3})
     assert total() == (1, 15)
     runtime = SessionRuntime(store)
     chat = runtime.create(AgentDefinition("chat"))
@@ -219,4 +223,5 @@ def test_status_of_a_limit(store: SessionStore, ada: Any) -> None:
         limit_tokens=50,
         resets_at=status.resets_at,
     )
-    assert status.resets_at is not None and status.resets_at > before
+    assert status.resets_at is not None
+    assert status.resets_at > before

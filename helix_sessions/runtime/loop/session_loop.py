@@ -1,7 +1,7 @@
 """One owner's work on one session: what was left behind is put right, then run after run."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.utils import timezone
@@ -24,6 +24,7 @@ from helix_sessions.store.driving import boundaries, claims, trees
 from helix_sessions.store.driving.boundaries import Ending
 from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
 from helix_sessions.store.driving.turn_log import TurnStart
+from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.sessions.recover import RECOVERS, recovery_policy
 from helix_sessions.store.state.pending_calls import is_edited
@@ -86,6 +87,10 @@ class SessionLoop:
         begun: Begun | RunOutcome | None = None
         if self._driver.known.row.attempts > conf.MAX_INTERRUPTED_ATTEMPTS:
             return await self._io.db(self._end_crash_loop)
+        later = None if forced else _later(self._driver.known.row)
+        if later is not None:
+            await self._io.db(self._driver.release, at=later)
+            return IDLE
         if self._driver.known.row.run_id is not None:
             begun = await self._io.db(self._pick_up, policy, forced)
         outcome = self._outcome
@@ -276,6 +281,15 @@ class SessionLoop:
             driver.reload()
         driver.release()
         return RunOutcome(kind="failed", run=None if recovery is None else recovery.ended, error=error)
+
+
+def _later(row: SessionRow) -> datetime | None:
+    """When a paused session is looked at again that is to run later by the clock of this machine: the clock
+    of the database is ahead, and let it be taken. Not before the lease that was taken would have ended."""
+    at = row.run_requested_at
+    if row.status != "paused" or row.run_id is not None or at is None or at <= timezone.now():
+        return None
+    return max(at, row.lease_expires_at)
 
 
 def _patience(last_sign: Any) -> Any:

@@ -20,6 +20,7 @@ from helix_sessions.runtime.loop.runner import SessionRunner, claim_next, new_ow
 from helix_sessions.runtime.scheduling import configured_runner
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.state.runner_notices import RUNNERS
 from helix_sessions.stream.hub import hub
 from helix_sessions.types import Fragment, RunOutcome
@@ -30,7 +31,8 @@ LOOK_SECONDS = 1.5
 """How long a worker that found nothing waits before it looks by itself: less than one query in a second."""
 
 _DEADLINES_SECONDS = 30.0
-"""How often calls past their deadline are settled, so that their sessions go on."""
+"""How often calls past their deadline are settled, so that their sessions go on, and what was spent is added
+up."""
 
 
 @dataclass(slots=True)
@@ -169,6 +171,7 @@ class Worker:
             first, self._next_deadlines = not self._next_deadlines, now + _DEADLINES_SECONDS
         if not first:
             self._store.settle_expired_calls()
+            spend_totals.fold(self.using)
 
     def _drive(self, driver: Driver) -> None:
         key = driver.session_id

@@ -42,19 +42,9 @@ def set_spend_limit(
     in the window counts. At `warn_at`, a share of the limit, one warning is sent in each window.
     """
     _check_scope(store)
-    selectors: dict[str, Any] = {
-        "scope": inputs.choice(scope, SPEND_SCOPES, "The scope"),
-        "window": inputs.choice(window, SPEND_WINDOWS, "The window"),
-    }
-    selectors["key"] = _key(scope, key)
-    values = {
-        "usd": None if usd is None else _usd(usd),
-        "tokens": inputs.optional_integer(tokens, "tokens"),
-        "warn_at": None if warn_at is None else _share(warn_at),
-        "enabled": inputs.flag(enabled, "enabled"),
-    }
-    if usd is None and tokens is None:
-        raise InvalidInput("A spend limit needs usd, tokens or both.")
+    selectors, values = checked(
+        scope=scope, key=key, window=window, usd=usd, tokens=tokens, warn_at=warn_at, enabled=enabled
+    )
     with transaction_on(store.using):
         rows = models.SpendLimit.objects.using(store.using)
         row, _ = rows.update_or_create(**selectors, defaults=values)
@@ -137,12 +127,33 @@ def value_of(row: models.SpendLimit) -> SpendLimit:
     )
 
 
+def checked(
+    *, scope: Any, key: Any, window: Any, usd: Any, tokens: Any, warn_at: Any, enabled: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a limit is known by, and what it says, as columns."""
+    selectors: dict[str, Any] = {
+        "scope": inputs.choice(scope, SPEND_SCOPES, "The scope"),
+        "window": inputs.choice(window, SPEND_WINDOWS, "The window"),
+        "key": checked_key(scope, key),
+    }
+    values = {
+        "usd": None if usd is None else _usd(usd),
+        "tokens": inputs.optional_integer(tokens, "tokens"),
+        "warn_at": None if warn_at is None else _share(warn_at),
+        "enabled": inputs.flag(enabled, "enabled"),
+    }
+    if usd is None and tokens is None:
+        raise InvalidInput("A spend limit needs usd, tokens or both.")
+    return selectors, values
+
+
 def _check_scope(store: Store) -> None:
     if store._owner is not UNSET:
         raise InvalidInput("Spend limits hold for all owners; use a store without an owner.")
 
 
-def _key(scope: str, key: Any) -> str | None:
+def checked_key(scope: str, key: Any) -> str | None:
+    """Whose limit it is: an owner's key as text, an agent type, or nobody's."""
     if scope == "all":
         if key is not None:
             raise InvalidInput("A limit for all has no key.")
