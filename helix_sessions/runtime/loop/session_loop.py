@@ -286,10 +286,11 @@ class SessionLoop:
 def _later(row: SessionRow) -> datetime | None:
     """When a paused session is looked at again that is to run later by the clock of this machine: the clock
     of the database is ahead, and let it be taken. Not before the lease that was taken would have ended."""
-    at = row.run_requested_at
+    at: datetime | None = row.run_requested_at
     if row.status != "paused" or row.run_id is not None or at is None or at <= timezone.now():
         return None
-    return max(at, row.lease_expires_at)
+    until: datetime = row.lease_expires_at
+    return max(at, until)
 
 
 def _patience(last_sign: Any) -> Any:
