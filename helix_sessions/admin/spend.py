@@ -72,10 +72,13 @@ class CloseFilter(admin.SimpleListFilter):
         return [("close", _("close to the limit")), ("reached", _("reached"))]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        wanted = {"close": is_close, "reached": lambda standing: standing.is_reached}.get(str(self.value()))
-        if wanted is None:
+        if self.value() not in ("close", "reached"):
             return queryset
-        found = [each.limit_id for each in spend_limits.standings(store(), '"enabled"') if wanted(each)]
+        found = [
+            each.limit_id
+            for each in spend_limits.standings(store(), '"enabled"')
+            if each.is_reached or (self.value() == "close" and is_close(each))
+        ]
         return queryset.filter(limit_id__in=found)
 
 
@@ -141,8 +144,8 @@ class SpendLimitAdmin(ModelAdmin):
     @admin.display(description=_("For"), ordering="scope")
     def whose(self, row: Any) -> str:
         if row.scope == "owner":
-            return _now("owner %s") % (row.name or row.key)
-        return _now("agent type %s") % row.key if row.scope == "agent_type" else _now("all")
+            return str(_now("owner %s") % (row.name or row.key))
+        return str(_now("agent type %s") % row.key if row.scope == "agent_type" else _now("all"))
 
     @admin.display(description=_("Used"))
     def used(self, row: Any) -> str:
