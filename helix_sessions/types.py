@@ -85,6 +85,14 @@ from helix_sessions.values.context import (
     chars_over_four,
 )
 from helix_sessions.values.keyed import Answer, Blob, Note
+from helix_sessions.values.limits import (
+    SPEND_SCOPES,
+    SPEND_WINDOWS,
+    SpendLimit,
+    SpendScope,
+    SpendStatus,
+    SpendWindow,
+)
 from helix_sessions.values.maintenance import (
     ArchiveSummary,
     AuditSummary,
@@ -149,6 +157,8 @@ __all__ = [
     "RUN_OUTCOMES",
     "RUN_STATUSES",
     "SESSION_STATUSES",
+    "SPEND_SCOPES",
+    "SPEND_WINDOWS",
     "SUBMISSION_OUTCOMES",
     "SUSPENSIONS",
     "TERMINAL_STATUSES",
@@ -234,6 +244,10 @@ __all__ = [
     "SessionStatus",
     "SessionSummary",
     "Spawn",
+    "SpendLimit",
+    "SpendScope",
+    "SpendStatus",
+    "SpendWindow",
     "StagedChange",
     "StoredAt",
     "SubSessionRef",

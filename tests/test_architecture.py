@@ -48,7 +48,7 @@ MAY_KNOW = {
 WITHOUT_DJANGO = ("values", "messages", "writes", "transcripts", "exceptions", "types")
 
 STORE_ROOMS = (
-    *("engine", "transcript", "state", "runs", "calls", "inbox"),
+    *("engine", "transcript", "state", "runs", "calls", "inbox", "limits"),
     *("context", "keyed", "memory", "outbox", "sessions", "agents", "driving", "maintenance"),
 )
 """Each knows those before it."""

@@ -1,8 +1,8 @@
 """The operator's console: find, read and act upon sessions, only through calls of the store.
 
-Registered are sessions, the instructions of agent types, tool rules, memories, webhooks with their
-deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register; the
-pages of a session show them.
+Registered are sessions, the instructions of agent types, tool rules, spend limits, memories, webhooks with
+their deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register;
+the pages of a session show them.
 """
 
 from django.contrib import admin
@@ -11,6 +11,7 @@ from helix_sessions.admin.audits import AuditEntryAdmin
 from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.memories import MemoryAdmin
 from helix_sessions.admin.sessions import SessionAdmin
+from helix_sessions.admin.spend import SpendLimitAdmin
 from helix_sessions.admin.tool_rules import ToolRuleAdmin
 from helix_sessions.admin.webhooks import WebhookAdmin, WebhookDeliveryAdmin
 from helix_sessions.models import (
@@ -18,6 +19,7 @@ from helix_sessions.models import (
     Instructions,
     Memory,
     Session,
+    SpendLimit,
     ToolRule,
     Webhook,
     WebhookDelivery,
@@ -28,6 +30,7 @@ __all__ = [
     "InstructionsAdmin",
     "MemoryAdmin",
     "SessionAdmin",
+    "SpendLimitAdmin",
     "ToolRuleAdmin",
     "WebhookAdmin",
     "WebhookDeliveryAdmin",
@@ -36,6 +39,7 @@ __all__ = [
 admin.site.register(Session, SessionAdmin)
 admin.site.register(Instructions, InstructionsAdmin)  # type: ignore[misc]
 admin.site.register(ToolRule, ToolRuleAdmin)  # type: ignore[misc]
+admin.site.register(SpendLimit, SpendLimitAdmin)  # type: ignore[misc]
 admin.site.register(Memory, MemoryAdmin)  # type: ignore[misc]
 admin.site.register(AuditEntry, AuditEntryAdmin)  # type: ignore[misc]
 admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]

@@ -260,6 +260,28 @@ TOOL_RULE = {
     "arguments": None,
 }
 
+SPEND_LIMIT = {
+    "limit_id": "01942f5e-6f6c-7000-8000-000000000004",
+    "scope": "owner",
+    "key": "7",
+    "window": "month",
+    "usd": 20.0,
+    "tokens": None,
+    "warn_at": 0.8,
+    "enabled": True,
+}
+
+SPEND_STATUS = {
+    "scope": "owner",
+    "key": "7",
+    "window": "month",
+    "used_usd": 3.25,
+    "used_tokens": 410000,
+    "limit_usd": 20.0,
+    "limit_tokens": None,
+    "resets_at": "2026-02-01T00:00:00Z",
+}
+
 WEBHOOK = {
     "webhook_id": "01942f5e-6f6c-7000-8000-000000000002",
     "url": "https://hooks.example.com/agents",

@@ -34,8 +34,8 @@ PARTICIPANT_VERBS = frozenset(
         # the same from a chat
         *("get_chat", "follow_chat", "send_chat_message", "regenerate_answer", "stop_chat"),
         *("run_ag_ui", "follow_ag_ui"),
-        # their own memories
-        *("search_memories", "put_memory", "delete_memory"),
+        # their own memories, and what they have spent
+        *("search_memories", "put_memory", "delete_memory", "spend_status"),
     }
 )
 """What the owner of a session may do with it, and with memories of their own. `submit_tool_result` is limited
@@ -55,6 +55,9 @@ OPERATOR_VERBS = {
             *("list_webhook_deliveries", "replay_webhook_delivery"),
         ),
         "helix_sessions.change_webhook",
+    ),
+    **dict.fromkeys(
+        ("list_spend_limits", "set_spend_limit", "delete_spend_limit"), "helix_sessions.change_spendlimit"
     ),
 }
 """What is about no single session, and the permission of the admin that it takes."""
@@ -103,6 +106,11 @@ def is_driver(user: Any) -> bool:
 def sees_all(user: Any) -> bool:
     """Whether the user sees the private parts of a state too."""
     return is_driver(user) or may_view_all(user)
+
+
+def sees_all_spending(user: Any) -> bool:
+    """Whether the user sees what others have spent, too."""
+    return any(user.has_perm(f"helix_sessions.{verb}_spendlimit") for verb in ("view", "change"))
 
 
 def check_new_session(user: Any, agent_type: str | None, given: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
 from helix_sessions.models.sessions import Session
+from helix_sessions.models.spend import SpendEntry, SpendLimit, SpendTotal
 from helix_sessions.models.staging import StagedChange
 from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
@@ -48,6 +49,9 @@ __all__ = [
     "Note",
     "Run",
     "Session",
+    "SpendEntry",
+    "SpendLimit",
+    "SpendTotal",
     "StagedChange",
     "StateSnapshot",
     "SubSessionRef",

@@ -99,6 +99,13 @@ class VectorField(models.Field):  # type: ignore[type-arg]
         return "real[]" if connection.vendor == "postgresql" else "blob"
 
 
+class CounterField(models.BigIntegerField):  # type: ignore[type-arg]
+    """A number that is added to: a row that is put in the place of another adds its own. It stays below what
+    hundreds of them may be summed up of, whatever is reported."""
+
+    MOST = 10**16
+
+
 class SecretAttribute(DeferredAttribute):
     """A secret of an instance, decrypted on first access."""
 

@@ -10,6 +10,7 @@ AGENT_RAISED = "agent_raised"
 AGENT_FAILED = "agent_failed"
 CONTEXT_UNAVAILABLE = "context_unavailable"
 BUDGET_EXCEEDED = "budget_exceeded"
+SPEND_LIMIT = "spend_limit"
 CRASH_LOOP = "crash_loop"
 TIMEOUT = "timeout"
 

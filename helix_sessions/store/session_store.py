@@ -16,6 +16,7 @@ from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.keyed import audits, blobs, idempotency, notes
+from helix_sessions.store.limits import spend_limits
 from helix_sessions.store.maintenance import (
     archives,
     doctor,
@@ -166,6 +167,12 @@ class SessionStore(Store):
     cancel_input = operation(inbox.cancel_input)
     set_delivery = operation(inbox.set_delivery)
     promote_inputs = operation(inbox.promote_inputs)
+
+    # limits
+    set_spend_limit = operation(spend_limits.set_spend_limit)
+    list_spend_limits = operation(spend_limits.list_spend_limits)
+    delete_spend_limit = operation(spend_limits.delete_spend_limit)
+    spend_status = operation(spend_limits.spend_status)
 
     # context
     compact = operation(compactions.compact)

@@ -48,6 +48,9 @@ class DebrisSummary:
     """Batches of fragments that a process left which is gone; in a dry run, those that would be removed."""
     blobs_removed: int = 0
     """Attachments that no session has; in a dry run, those that would be removed."""
+    spend_removed: int = 0
+    """Totals of what was spent in days and months that are long over; in a dry run, those that would be
+    removed."""
     errors: int = 0
 
 

@@ -33,6 +33,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "inputs"): {"prompt": "hello"},
     ("patch", "input"): {"delivery": "queue"},
     ("post", "tool-rules"): {"tool": "refund", "decision": "ask"},
+    ("post", "spend"): {"scope": "all", "window": "day", "usd": 5},
     ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
     ("patch", "webhook"): {"enabled": False},
     ("post", "lease"): {"owner": "worker-1", "ttl": 30},
@@ -77,6 +78,7 @@ def every_method() -> list[tuple[str, str]]:
 WITHOUT_A_SESSION = (
     *("root", "sessions", "cleanup-staging", "tool-rules", "tool-rule", "memories"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+    *("spend", "spend-limits", "spend-limit"),
 )
 
 FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
@@ -84,6 +86,7 @@ FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
 
 _IDS = {
     "tool-rule": ["rule"],
+    "spend-limit": ["limit"],
     "webhook": ["hook"],
     "webhook-deliveries": ["hook"],
     "replay-delivery": ["hook", "msg_1"],

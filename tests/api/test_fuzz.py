@@ -38,6 +38,7 @@ KNOWN = {
     "token": "no:such:token",
     "rule_id": "no-such-rule",
     "webhook_id": "no-such-webhook",
+    "limit_id": "no-such-limit",
     "message_id": "no-such-message",
     "step_id": "step",
     "tool_call_id": "call",

@@ -55,8 +55,9 @@ UNDER_A_LEASE = {("put", "lease"), ("delete", "lease")}
 OPERATED = (
     *("tool-rules", "tool-rule"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+    *("spend", "spend-limits", "spend-limit"),
 )
-"""For operators; see `test_tool_rules` and `test_webhooks`."""
+"""For operators; see `test_tool_rules`, `test_webhooks` and `test_spend`."""
 
 every_call = each(("method", "name"), every_method())
 
@@ -363,6 +364,7 @@ NOT_ABOUT_ONE_SESSION = {
     "delete_tool_rule",
     *("create_webhook", "get_webhook", "list_webhooks", "update_webhook", "delete_webhook"),
     *("list_webhook_deliveries", "replay_webhook_delivery", "send_webhooks"),
+    *("set_spend_limit", "list_spend_limits", "delete_spend_limit", "spend_status"),
     "list_runnable",
     "list_unattended",
     "fenced",

@@ -79,6 +79,9 @@ ACCESS: dict[str, dict[str, str]] = {
     "stream-tickets": {"post": OWN},
     "tool-rules": {"get": OPERATED, "post": OPERATED},
     "tool-rule": {"get": OPERATED, "delete": OPERATED},
+    "spend": {"get": LISTING, "post": OPERATED},
+    "spend-limits": {"get": OPERATED},
+    "spend-limit": {"delete": OPERATED},
     "webhooks": {"get": OPERATED, "post": OPERATED},
     "webhook": {"get": OPERATED, "patch": OPERATED, "delete": OPERATED},
     "webhook-deliveries": {"get": OPERATED},
@@ -129,5 +132,6 @@ PARTICIPANT: dict[str, tuple[str, ...]] = {
     "chat-stop": ("post",),
     "chat-stream": ("get",),
     "memories": ("get", "post", "delete"),
+    "spend": ("get",),
 }
 """What the owner of a session may do with it and with their memories; all else takes `drive_session`."""

@@ -129,6 +129,11 @@ def _model_failed(data: dict[str, Any]) -> str:
     return f"{text} · {_('retried')}" if data.get("retry_at") else text
 
 
+def _spend_warning(data: dict[str, Any]) -> str:
+    limit = " ".join(filter(None, (_word(data, name) for name in ("scope", "key", "window"))))
+    return _("Spend limit almost reached: %s") % limit
+
+
 _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "session_started": _started,
     "session_woken": lambda data: _("Recovered after a crash"),
@@ -148,6 +153,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "counter_raised": lambda data: f"{_word(data, 'counter')} = {_word(data, 'value')}",
     "tool_rule_set": _rule_set,
     "tool_rule_deleted": lambda data: _("Tool rule revoked: %(decision)s %(tool)s") % _rule(data),
+    "spend_warning": _spend_warning,
     "session_updated": lambda data: _("Description changed: %s") % _names(data, "fields"),
     "metadata_patched": lambda data: _("Metadata changed: %s") % _names(data, "keys"),
     "messages_truncated": lambda data: _("%s messages truncated") % _word(data, "removed"),

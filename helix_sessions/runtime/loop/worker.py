@@ -20,6 +20,7 @@ from helix_sessions.runtime.loop.runner import SessionRunner, claim_next, new_ow
 from helix_sessions.runtime.scheduling import configured_runner
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.state.runner_notices import RUNNERS
 from helix_sessions.stream.hub import hub
 from helix_sessions.types import Fragment, RunOutcome
@@ -31,7 +32,8 @@ LOOK_SECONDS = 2.0
 the database is less than one query in a second."""
 
 DEADLINES_SECONDS = 15.0
-"""How often calls past their deadline are settled, so that their sessions go on."""
+"""How often calls past their deadline are settled, so that their sessions go on, and what was spent is added
+up."""
 
 
 @dataclass(slots=True)
@@ -169,6 +171,7 @@ class Worker:
                 return
             self._next_deadlines = now + DEADLINES_SECONDS
         self._store.settle_expired_calls()
+        spend_totals.fold(self.using)
 
     def _drive(self, driver: Driver) -> None:
         key = driver.session_id

@@ -7,6 +7,7 @@ gives it back, so that no input is left behind.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from helix_sessions.content import documents
@@ -57,6 +58,8 @@ class Ending:
     """The next input that is queued opens the next run."""
     carried: Mapping[str, Any] | None = None
     """What the activity has used, for the run that goes on with it."""
+    run_at: datetime | None = None
+    """When the session is to run again; that counts as asked for."""
     failed_call: Mapping[str, Any] | None = None
     """The call of the model that failed: `turn_id`, and the data of `model_call_failed`."""
 
@@ -110,6 +113,7 @@ def commit(driver: Driver, step: Step, following: Next, *, usage: Any, turns: in
         taken = known.steers()[: following.turn.most_steers]
         driver._promote(work, known, taken)
         start_turn(work, driver.running.run_id, following.turn)
+        work.asks_spend = True
         return Outcome(opened=True)
 
     return _learn(driver, driver.write_in_tree(decide))
@@ -259,6 +263,8 @@ def _end_session(work: UnitOfWork, family: Family | None, ending: Ending, reason
     if status in children.STOPS_CHILDREN and family is None:
         raise NeedsFamily
     statuses.enter(work, columns)
+    if ending.run_at is not None and status == "paused":
+        runnable.request(work, ending.run_at)
     if status in children.STOPS_CHILDREN and family is not None:
         children.interrupt_below(family.tree, work, f"parent_{status}")
 

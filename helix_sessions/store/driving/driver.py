@@ -18,14 +18,16 @@ from helix_sessions.store.calls import children
 from helix_sessions.store.driving import knowledge
 from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
 from helix_sessions.store.driving.turn_log import TurnStart, start_turn
-from helix_sessions.store.engine import ids, open_calls, session_rows
+from helix_sessions.store.engine import ids, open_calls, session_rows, spending
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
+from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.transactions import Transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
+from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.runs import interrupts, statuses, usages
 from helix_sessions.store.sessions import turns
 from helix_sessions.store.state import runnable, staging
@@ -87,6 +89,10 @@ class Driver:
         """The budgets of the sessions above, once they were looked for; see `trees`."""
         self.fragments_are_kept = False
         """What was said so far is kept, and goes with the next write."""
+        self.spend: Standings = ()
+        """How the limits of spending stood when they were last asked for, with what was committed here."""
+        self.spend_is_asked = False
+        """They were asked for since the model was."""
 
     @property
     def state(self) -> SessionState:
@@ -105,6 +111,16 @@ class Driver:
     def load(self) -> None:
         """Read what belongs to the session."""
         self.known = knowledge.read(self.store._connection, self.known.row)
+
+    @_translated
+    def ask_spend(self) -> None:
+        """See how the limits of spending stand, and send the warnings that are due."""
+        row = self.known.row
+        self.spend, self.spend_is_asked = (
+            spend_checks.standings(self.using, row.owner_id, row.agent_type),
+            True,
+        )
+        spend_checks.warn(self.using, self.session_id, self.spend)
 
     def resumed(self, run: Run, metadata: Mapping[str, Any]) -> None:
         """Another operation has begun a run of the session; note what it goes on with."""
@@ -348,6 +364,8 @@ class Driver:
 
     def _learn(self, work: UnitOfWork, known: Knowledge, before: Knowledge) -> None:
         self.fragments_are_kept = False
+        if work.answer is not None:
+            self.spend, self.spend_is_asked = spending.standings_of(work), work.asks_spend
         known.row = work.session
         attempt = self._attempt
         whole = work.session.message_count == attempt.message_count + len(attempt.messages)

@@ -40,6 +40,8 @@ class Dialect(ABC):
     """The placeholder of a number that no column tells the type of."""
     moment: ClassVar[str] = "%s"
     """The placeholder of a time that no column tells the type of."""
+    day: ClassVar[str] = "%s"
+    """The placeholder of a date that no column tells the type of."""
 
     @abstractmethod
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:

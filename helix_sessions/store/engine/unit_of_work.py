@@ -16,9 +16,9 @@ from django.utils import timezone
 from helix_sessions.content import blobs, documents
 from helix_sessions.exceptions import SessionExists
 from helix_sessions.models import BlobRef, Event, Message
-from helix_sessions.store.engine import kept_blobs, moments, open_calls, remembered_rows
+from helix_sessions.store.engine import kept_blobs, moments, open_calls, remembered_rows, spending
 from helix_sessions.store.engine.connection import after_commit
-from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.engine.dialect import Statement, dialect_of
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
@@ -83,6 +83,13 @@ class UnitOfWork:
         """What to do once this write has committed, by name: each is done once."""
         self.moments: list[moments.Moment] = []
         """What webhooks and signals are told of this write."""
+        self.spent = spending.Spent()
+        """What this write counts as spent."""
+        self.asks_spend = False
+        """Whether it is told how the limits of spending stand, even if it spends nothing."""
+        self.question: Statement | None = None
+        """A query that is answered with this write, as the tables were before it."""
+        self.answer: list[Any] | None = None
         self.blobs: dict[str, bool] = {}
         """The attachments that this write refers to, and whether they are posted."""
         self.blob_length = blobs.shortest()
@@ -199,6 +206,10 @@ class UnitOfWork:
             self.change(open_calls=open_now)
         return seq
 
+    def spend(self, amount: spending.Spent) -> None:
+        """Count what the session has spent."""
+        self.spent = self.spent.plus(amount)
+
     def note_activity(self) -> None:
         """Note a sign of the agent: of one that runs, or whose run this write begins."""
         if self.session.run_id is not None:
@@ -250,6 +261,8 @@ class UnitOfWork:
             self.note_activity()
         if self.moments:
             moments.record(self)
+        if self.asks_spend or self.spent != spending.Spent():
+            spending.record(self)
         for digest in sorted(self.blobs):
             self.statement(refer_sql(), [self.session.session_id, digest, self.blobs[digest]])
         if self.versioned:

@@ -17,6 +17,7 @@ from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.keyed import blobs
+from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.maintenance.expiry import delete_snapshots_of
 from helix_sessions.store.maintenance.exports import tree_of
 from helix_sessions.store.maintenance.job import Job, ids_of
@@ -41,7 +42,7 @@ def erase_user(
     should_stop: Callable[[], bool] | None = None,
 ) -> ErasureSummary:
     """Remove the sessions of a person, by owner, by `user_id` or by both, with their trees, and the
-    memories of the owner.
+    memories, spend limits and spending of the owner.
 
     Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
     finds what an interrupted call left. Branches of another owner have copies of messages: they are
@@ -67,6 +68,7 @@ def erase_user(
         job.count(answers_deleted=_answers(store.using, key, dry_run))
         if key is not None:
             job.count(memories=memory_upkeep.erase_owner(store.using, key, dry_run=dry_run))
+            job.count(answers_deleted=spend_totals.erase_owner(store.using, key, dry_run=dry_run))
     return job.summary
 
 

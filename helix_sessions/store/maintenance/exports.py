@@ -22,6 +22,7 @@ from helix_sessions.store.engine.session_tables import exported_tables, kind_of
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.keyed import blobs
+from helix_sessions.store.limits import spend_transfer
 from helix_sessions.store.maintenance import export_rows, sql
 from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages
 from helix_sessions.store.memory import names, transfer
@@ -45,7 +46,7 @@ def export_sessions(
     should_stop: Callable[[], bool] | None = None,
 ) -> TransferSummary:
     """Write sessions to a text file, a record per line: the chosen ones, or all. The memories of a chosen
-    owner come with them, and all memories with all sessions.
+    owner come with them, and all memories with all sessions; so do spend limits and what was spent.
 
     A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
     of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
@@ -60,6 +61,8 @@ def export_sessions(
         for line in _memories(store, session_ids, agent_type, owner, user_id):
             _line(file, line)
             job.count(memories=1)
+        for line in _spend(store, session_ids, agent_type, owner, user_id):
+            _line(file, line)
     _line(file, documents.write({"kind": "end", "trees": job.summary.trees}))
     return job.summary
 
@@ -101,6 +104,14 @@ def _memories(
         yield from transfer.lines(store.using, names.owner_namespace(owner))
     elif user_id is None:
         yield from transfer.lines(store.using, ())
+
+
+def _spend(
+    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
+) -> Iterator[str]:
+    """The lines of spend limits and of what was spent: of a chosen owner, or with all sessions all."""
+    if session_ids is None and agent_type is None and (owner is not None or user_id is None):
+        yield from spend_transfer.lines(store.using, owner)
 
 
 def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.keyed import blobs
+from helix_sessions.store.limits.spend_transfer import KINDS, SpendImporter
 from helix_sessions.store.maintenance import doctor, export_rows, import_gate
 from helix_sessions.store.maintenance.import_ids import Renames
 from helix_sessions.store.maintenance.job import Job
@@ -53,18 +54,20 @@ def import_sessions(
     the owners, because their keys are other people in another installation; `None` is no owner. With
     `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
     is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
-    skipped.
+    skipped. Spend limits that exist stay, and of two totals of what was spent the larger one stands.
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
     new_owner = owner if owner is UNSET else inputs.owner_key(owner)
     reader = _Reader(lines)
     job = Job(TransferSummary(), on_progress=on_progress)
     memories = MemoryImporter(store.using, on_collision, new_owner)
+    spend = SpendImporter(store.using, new_owner)
     with reader.located():
         export_rows.check_header(reader.line())
-        for members in job.over(reader.trees(memories)):
+        for members in job.over(reader.trees(memories, spend)):
             _import_tree(store, reader, members, on_collision, new_owner, check, job)
         memories.flush()
+        spend.flush()
     job.count(memories=memories.written, skipped=memories.skipped)
     return job.summary
 
@@ -248,12 +251,14 @@ class _Reader:
             raise InvalidExport("A record has no kind.")
         return found
 
-    def trees(self, memories: MemoryImporter) -> Iterator[list[str]]:
+    def trees(self, memories: MemoryImporter, spend: SpendImporter) -> Iterator[list[str]]:
         """The ids of each tree; the caller reads or skips its records before the next. What lies between
-        trees goes to `memories`."""
+        trees goes to `memories` and `spend`."""
         while (found := self.next())["kind"] != '"end"':
             if found["kind"] == '"memory"':
                 memories.add(found)
+            elif found["kind"].strip('"') in KINDS:
+                spend.add(found)
             else:
                 yield _members(found)
 
