@@ -108,6 +108,19 @@ from helix_sessions.values.outbox import (
     WebhookEvent,
 )
 from helix_sessions.values.runs import InterruptRequest, Lease, Occupancy, Recovery, Run, UsageTotals, Wake
+from helix_sessions.values.schedules import (
+    FIRING_STATES,
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
+    MAX_CATCH_UP,
+    OVERLAPS,
+    SCHEDULE_SESSIONS,
+    FiringState,
+    Overlap,
+    Schedule,
+    ScheduleFiring,
+    ScheduleSession,
+)
 from helix_sessions.values.sessions import CasMismatch, CasOk, SessionHead, SessionState, SessionSummary
 from helix_sessions.values.state import Checkpoint, CheckpointMeta, CommitResult, StagedChange
 from helix_sessions.values.transcript import (
@@ -137,8 +150,13 @@ __all__ = [
     "DELIVERIES",
     "DELIVERY_STATES",
     "ENDINGS",
+    "FIRING_STATES",
+    "HIGHEST_PRIORITY",
     "JSON",
+    "LOWEST_PRIORITY",
+    "MAX_CATCH_UP",
     "MODES",
+    "OVERLAPS",
     "PRUNED_STATUSES",
     "RECOVERIES",
     "RECOVERY_POLICIES",
@@ -148,6 +166,7 @@ __all__ = [
     "ROLES",
     "RUN_OUTCOMES",
     "RUN_STATUSES",
+    "SCHEDULE_SESSIONS",
     "SESSION_STATUSES",
     "SUBMISSION_OUTCOMES",
     "SUSPENSIONS",
@@ -197,6 +216,7 @@ __all__ = [
     "EventTexts",
     "Execution",
     "Finding",
+    "FiringState",
     "Fragment",
     "InputReceipt",
     "InstructionsRevision",
@@ -211,6 +231,7 @@ __all__ = [
     "Note",
     "Occupancy",
     "OutcomeKind",
+    "Overlap",
     "OwnerKey",
     "Page",
     "PendingCall",
@@ -228,6 +249,9 @@ __all__ = [
     "RunEnding",
     "RunOutcome",
     "RunStatus",
+    "Schedule",
+    "ScheduleFiring",
+    "ScheduleSession",
     "SessionHead",
     "SessionMode",
     "SessionState",
