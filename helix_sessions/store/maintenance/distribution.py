@@ -11,7 +11,16 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import NotConfigured
-from helix_sessions.models import Blob, Memory, MemoryVector, Session, Webhook, WebhookDelivery
+from helix_sessions.models import (
+    Blob,
+    Memory,
+    MemoryVector,
+    Schedule,
+    ScheduleFiring,
+    Session,
+    Webhook,
+    WebhookDelivery,
+)
 from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
 from helix_sessions.models.memory_words import create_vector_key, drop_vector_key
@@ -21,7 +30,7 @@ from helix_sessions.store.engine.session_tables import belongings
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance import sql
 
-_ON_THE_COORDINATOR = (Webhook, WebhookDelivery)
+_ON_THE_COORDINATOR = (Webhook, WebhookDelivery, Schedule, ScheduleFiring)
 _REFERENCE = "reference"
 
 _MISSING = (
@@ -41,7 +50,7 @@ class Placement(NamedTuple):
 
 
 def placements() -> Iterator[Placement]:
-    """Every table but those of webhooks, which are few rows and stay on the coordinator. A table without a
+    """Every table but those of webhooks and schedules, which are few rows and stay on the coordinator. A table without a
     session is distributed by the first column of its primary key; vectors lie beside their memories."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
