@@ -3,90 +3,187 @@
 import django.db.models.deletion
 import django.db.models.lookups
 import django.utils.timezone
-import helix_sessions.models.fields
-import helix_sessions.models.schedules
 from django.conf import settings
 from django.db import migrations, models
 
+import helix_sessions.models.fields
+import helix_sessions.models.schedules
+
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('helix_sessions', '0024_attachments'),
+        ("helix_sessions", "0024_attachments"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Schedule',
+            name="Schedule",
             fields=[
-                ('schedule_id', helix_sessions.models.fields.IdField(default=helix_sessions.models.schedules.new_schedule_id, editable=False, max_length=64, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200, verbose_name='name')),
-                ('cron', models.CharField(help_text='Minute, hour, day of month, month, day of week.', max_length=100, verbose_name='cron')),
-                ('timezone', models.CharField(default=helix_sessions.models.schedules.project_zone, max_length=64, verbose_name='time zone')),
-                ('agent_type', helix_sessions.models.fields.IdField(max_length=255, verbose_name='agent type')),
-                ('prompt', helix_sessions.models.fields.SecretField(verbose_name='prompt')),
-                ('session', helix_sessions.models.fields.IdField(choices=[('new', 'new'), ('keep', 'keep')], default='new', max_length=8, verbose_name='session')),
-                ('overlap', helix_sessions.models.fields.IdField(choices=[('skip', 'skip'), ('queue', 'queue')], default='skip', max_length=8, verbose_name='overlap')),
-                ('catch_up', models.IntegerField(default=1, help_text='How many missed firings are made good.', verbose_name='catch up')),
-                ('priority', models.IntegerField(default=0, verbose_name='priority')),
-                ('enabled', models.BooleanField(default=True, verbose_name='enabled')),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False, verbose_name='created at')),
-                ('next_at', models.DateTimeField(editable=False, null=True, verbose_name='next firing')),
-                ('has_queue', models.BooleanField(default=False, editable=False)),
-                ('kept_session_id', helix_sessions.models.fields.IdField(editable=False, max_length=255, null=True)),
-                ('last_firing_at', models.DateTimeField(editable=False, null=True, verbose_name='last firing')),
-                ('last_error', models.TextField(editable=False, null=True, verbose_name='last error')),
-                ('owner', models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL, verbose_name='owner')),
+                (
+                    "schedule_id",
+                    helix_sessions.models.fields.IdField(
+                        default=helix_sessions.models.schedules.new_schedule_id,
+                        editable=False,
+                        max_length=64,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("name", models.CharField(max_length=200, verbose_name="name")),
+                (
+                    "cron",
+                    models.CharField(
+                        help_text="Minute, hour, day of month, month, day of week.",
+                        max_length=100,
+                        verbose_name="cron",
+                    ),
+                ),
+                (
+                    "timezone",
+                    models.CharField(
+                        default=helix_sessions.models.schedules.project_zone,
+                        max_length=64,
+                        verbose_name="time zone",
+                    ),
+                ),
+                (
+                    "agent_type",
+                    helix_sessions.models.fields.IdField(max_length=255, verbose_name="agent type"),
+                ),
+                ("prompt", helix_sessions.models.fields.SecretField(verbose_name="prompt")),
+                (
+                    "session",
+                    helix_sessions.models.fields.IdField(
+                        choices=[("new", "new"), ("keep", "keep")],
+                        default="new",
+                        max_length=8,
+                        verbose_name="session",
+                    ),
+                ),
+                (
+                    "overlap",
+                    helix_sessions.models.fields.IdField(
+                        choices=[("skip", "skip"), ("queue", "queue")],
+                        default="skip",
+                        max_length=8,
+                        verbose_name="overlap",
+                    ),
+                ),
+                (
+                    "catch_up",
+                    models.IntegerField(
+                        default=1, help_text="How many missed firings are made good.", verbose_name="catch up"
+                    ),
+                ),
+                ("priority", models.IntegerField(default=0, verbose_name="priority")),
+                ("enabled", models.BooleanField(default=True, verbose_name="enabled")),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        default=django.utils.timezone.now, editable=False, verbose_name="created at"
+                    ),
+                ),
+                ("next_at", models.DateTimeField(editable=False, null=True, verbose_name="next firing")),
+                ("has_queue", models.BooleanField(default=False, editable=False)),
+                (
+                    "kept_session_id",
+                    helix_sessions.models.fields.IdField(editable=False, max_length=255, null=True),
+                ),
+                (
+                    "last_firing_at",
+                    models.DateTimeField(editable=False, null=True, verbose_name="last firing"),
+                ),
+                ("last_error", models.TextField(editable=False, null=True, verbose_name="last error")),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                        verbose_name="owner",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'schedule',
-                'verbose_name_plural': 'schedules',
+                "verbose_name": "schedule",
+                "verbose_name_plural": "schedules",
             },
         ),
         migrations.CreateModel(
-            name='ScheduleFiring',
+            name="ScheduleFiring",
             fields=[
-                ('firing_id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('firing_at', models.DateTimeField(verbose_name='time')),
-                ('made_at', models.DateTimeField(verbose_name='made at')),
-                ('state', helix_sessions.models.fields.IdField(max_length=8, verbose_name='state')),
-                ('session_id', helix_sessions.models.fields.IdField(max_length=255, null=True, verbose_name='session')),
-                ('input_id', helix_sessions.models.fields.IdField(max_length=255, null=True, verbose_name='input')),
-                ('error', models.TextField(null=True, verbose_name='error')),
-                ('schedule', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='firings', to='helix_sessions.schedule', verbose_name='schedule')),
+                ("firing_id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("firing_at", models.DateTimeField(verbose_name="time")),
+                ("made_at", models.DateTimeField(verbose_name="made at")),
+                ("state", helix_sessions.models.fields.IdField(max_length=8, verbose_name="state")),
+                (
+                    "session_id",
+                    helix_sessions.models.fields.IdField(max_length=255, null=True, verbose_name="session"),
+                ),
+                (
+                    "input_id",
+                    helix_sessions.models.fields.IdField(max_length=255, null=True, verbose_name="input"),
+                ),
+                ("error", models.TextField(null=True, verbose_name="error")),
+                (
+                    "schedule",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="firings",
+                        to="helix_sessions.schedule",
+                        verbose_name="schedule",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'schedule firing',
-                'verbose_name_plural': 'schedule firings',
+                "verbose_name": "schedule firing",
+                "verbose_name_plural": "schedule firings",
             },
         ),
         migrations.AddIndex(
-            model_name='schedule',
-            index=models.Index(fields=['next_at'], name='helix_schedule_due_idx'),
+            model_name="schedule",
+            index=models.Index(fields=["next_at"], name="helix_schedule_due_idx"),
         ),
         migrations.AddIndex(
-            model_name='schedule',
-            index=models.Index(condition=models.Q(('has_queue', True)), fields=['schedule_id'], name='helix_schedule_queue_idx'),
+            model_name="schedule",
+            index=models.Index(
+                condition=models.Q(("has_queue", True)),
+                fields=["schedule_id"],
+                name="helix_schedule_queue_idx",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.CheckConstraint(condition=models.Q(('session__in', ['new', 'keep'])), name='helix_schedule_session'),
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("session__in", ["new", "keep"])), name="helix_schedule_session"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.CheckConstraint(condition=models.Q(('overlap__in', ['skip', 'queue'])), name='helix_schedule_overlap'),
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("overlap__in", ["skip", "queue"])), name="helix_schedule_overlap"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.CheckConstraint(condition=django.db.models.lookups.GreaterThanOrEqual(models.F('catch_up'), 0), name='helix_schedule_numbers'),
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=django.db.models.lookups.GreaterThanOrEqual(models.F("catch_up"), 0),
+                name="helix_schedule_numbers",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedulefiring',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['fired', 'queued', 'skipped', 'failed'])), name='helix_firing_state'),
+            model_name="schedulefiring",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["fired", "queued", "skipped", "failed"])),
+                name="helix_firing_state",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedulefiring',
-            constraint=models.UniqueConstraint(fields=('schedule', 'firing_at'), name='helix_firing_once'),
+            model_name="schedulefiring",
+            constraint=models.UniqueConstraint(fields=("schedule", "firing_at"), name="helix_firing_once"),
         ),
     ]

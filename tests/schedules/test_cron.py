@@ -20,7 +20,13 @@ def firings(expression: str, zone: str, first: str, last: str) -> list[str]:
 
 
 NIGHTS = {
-    "an ordinary night": ("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00", "2026-03-28T12:00", ["28 01:30"]),
+    "an ordinary night": (
+        "30 2 * * *",
+        "Europe/Berlin",
+        "2026-03-27T12:00",
+        "2026-03-28T12:00",
+        ["28 01:30"],
+    ),
     "a time that does not exist": (
         *("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00", "2026-03-30T12:00"),
         ["29 01:00", "30 00:30"],

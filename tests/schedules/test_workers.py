@@ -20,11 +20,8 @@ COUNT = 40
 def missed_hourly(count: int, **fields: object) -> None:
     """Schedules that missed one firing, so that each is to fire once, whatever the time is."""
     now = timezone.now()
-    last = now.replace(minute=0, second=0, microsecond=0)
-    if now - last < timedelta(minutes=5):  # not so near the full hour
-        last -= timedelta(hours=1)
-    other = (last.minute + 30) % 60 if now - last > timedelta(minutes=35) else 0
-    values = {"cron": f"{other} * * * *", "timezone": "UTC", "agent_type": "polite", "prompt": "hello"}
+    minute = (now - timedelta(minutes=30)).minute
+    values = {"cron": f"{minute} * * * *", "timezone": "UTC", "agent_type": "polite", "prompt": "hello"}
     rows = [Schedule(name=str(number), **{**values, **fields}) for number in range(count)]
     Schedule.objects.bulk_create(rows)
     Schedule.objects.update(next_at=now - timedelta(minutes=59))

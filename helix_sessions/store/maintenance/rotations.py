@@ -188,7 +188,9 @@ def _rotate_secrets(store: Store, ring: Keyring, job: Job[RotationSummary]) -> N
             job.count(rows=1)
             if not job.dry_run:
                 with (
-                    job.attempt(f"The {name} of {model._meta.model_name} {row.pk} could not be encrypted again"),
+                    job.attempt(
+                        f"The {name} of {model._meta.model_name} {row.pk} could not be encrypted again"
+                    ),
                     transaction_on(store.using),
                 ):
                     row.save(using=store.using, update_fields=[name])
