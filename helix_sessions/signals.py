@@ -40,6 +40,6 @@ spend_warning = Signal()
 `key`, `window`."""
 
 schedule_fired = Signal()
-"""A schedule has fired, and the transaction has committed: `schedule_id`, `firing_at`, `state` (`fired`, `queued`,
-`skipped` or `failed`), `session_id`, `error`. The sender is the model `Schedule`. One that was queued sends it
-again as `fired` when it begins."""
+"""A schedule has fired, and the transaction has committed: `schedule_id`, `firing_at`, `state` (`fired`,
+`queued`, `skipped` or `failed`), `session_id`, `error`. The sender is the model `Schedule`. One that was
+queued sends it again as `fired` when it begins."""

@@ -94,29 +94,30 @@ class Schedule(models.Model):
     def __str__(self) -> str:
         return str(self.name)
 
-    @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any) -> "Schedule":
-        """Remember the times it has, to see whether they are changed."""
-        found = super().from_db(db, field_names, values)
-        found._times = tuple(found.__dict__.get(name) for name in _TIMES)
-        return found
+    _times: tuple[Any, ...] = ()
+    """The times it had when it was read, to see whether they are changed."""
 
     def save(self, *args: Any, **options: Any) -> None:
         """Refuse what is no schedule with `InvalidInput`. Other times begin from now on; what the store notes
         is left to it."""
         if options.get("update_fields") is None:
             self.check_entered()
-            if self._state.adding or self._times != self._times_now():
+            changed = self._state.adding or self._times != self._times_now()
+            if changed:
                 self.begin()
             if not self._state.adding:
-                kept = () if self._times != self._times_now() else ("next_at",)
-                left = {name for name in _NOTED if name != "next_at"} | set(kept)
+                left = set(_NOTED) - ({"next_at"} if changed else set())
                 names = (field.name for field in self._meta.concrete_fields if not field.primary_key)
                 options["update_fields"] = [name for name in names if name not in left]
         super().save(*args, **options)
         self._times = self._times_now()
 
-    _times: tuple[Any, ...] = ()
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Any, values: Any) -> "Schedule":
+        """Note the times it has."""
+        found = super().from_db(db, field_names, values)
+        found._times = tuple(found.__dict__.get(name) for name in _TIMES)
+        return found
 
     def _times_now(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in _TIMES)

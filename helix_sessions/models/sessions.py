@@ -198,8 +198,8 @@ class Session(models.Model):
     run_id = IdField(null=True)
     runnable_at = models.DateTimeField(null=True)
     deferred = models.BooleanField(default=False, db_default=False)
-    """Whether `runnable_at` was ahead when it was set. When it has come, the next claim lets the session queue
-    with those of its owner."""
+    """Whether `runnable_at` was ahead when it was set. When it has come, the next claim lets the session
+    queue with those of its owner."""
     priority = column(models.SmallIntegerField(default=0, db_default=0), branched=True)
     """That of the work it has to do now; at rest, its own."""
     base_priority = column(models.SmallIntegerField(default=0, db_default=0), branched=True)

@@ -62,8 +62,8 @@ def drive(session_id: str, using: str | None, *, forced: bool) -> RunOutcome:
 
 
 def sweep(using: str | None) -> int:
-    """Fire the schedules that are due, and drive every session that is runnable and whose type has an agent; how
-    many those were."""
+    """Fire the schedules that are due, and drive every session that is runnable and whose type has an agent;
+    how many those were."""
     store, named = SessionStore(using), configured_agents()
     types = None if "*" in named else list(named)
     owner, swept = new_owner(), 0

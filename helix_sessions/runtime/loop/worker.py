@@ -33,7 +33,7 @@ _DEADLINES_SECONDS = 30.0
 """How often calls past their deadline are settled, so that their sessions go on."""
 
 _SCHEDULES_SECONDS = 5.0
-"""How often schedules are fired; and once when there is nothing left to drive, for firings that are queued."""
+"""How often schedules are fired; and when there is nothing left to drive, for firings that are queued."""
 
 
 @dataclass(slots=True)

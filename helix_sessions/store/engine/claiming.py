@@ -1,7 +1,8 @@
 """Taking a session to drive: the next that wants to run, or a named one.
 
-On PostgreSQL it is one statement, which leaves out what others are taking at this moment; elsewhere, and where
-`CONCURRENCY` bounds what runs at once, it is one transaction. The row is returned whole, and remembered, so that the owner's next write needs no lock.
+On PostgreSQL it is one statement, which leaves out what others are taking at this moment; elsewhere, and
+where `CONCURRENCY` bounds what runs at once, it is one transaction. The row is returned whole, and
+remembered, so that the owner's next write needs no lock.
 """
 
 import os
@@ -127,9 +128,7 @@ def _take(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None
             else:
                 types, owned = wanted.agent_types, wanted.session_owner is not UNSET
                 sql = turns.selection(dialect, None if types is None else len(types), bounds, owned=owned)
-                params = turns.parameters(
-                    timezone.now(), _turn(wanted, connection.alias), types, bounds, owned=owned
-                )
+                params = turns.parameters(timezone.now(), _turn(wanted, connection.alias), types, bounds)
                 rows = fetch(connection, _claim_next_sql(dialect, sql), [*params, *taken])
         if not rows:
             return None

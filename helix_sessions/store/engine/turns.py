@@ -36,9 +36,7 @@ def free(clock: str) -> str:
 # In one statement
 
 
-def parameters(
-    now: Any, turn: str, types: Sequence[str] | None, bounds: Bounds | None, *, owned: bool
-) -> list[str]:
+def parameters(now: Any, turn: str, types: Sequence[str] | None, bounds: Bounds | None) -> list[str]:
     """Those of `selection`, as PostgreSQL takes them."""
     found: list[Any] = [now, turn]
     if bounds is not None and bounds.owner is not None:
@@ -86,7 +84,7 @@ def _kinds(sessions: str, types: int | None) -> list[str]:
         return [f"all_kinds (agent_type) AS (VALUES {listed})"]
     probe = f'SELECT "agent_type" FROM {sessions} n WHERE {_QUEUED}'  # noqa: S608
     return [
-        f'found_kinds (agent_type) AS (({probe} ORDER BY "agent_type" LIMIT 1) UNION ALL SELECT'
+        f'found_kinds (agent_type) AS (({probe} ORDER BY "agent_type" LIMIT 1) UNION ALL SELECT'  # noqa: S608
         f' ({probe} AND n."agent_type" > k.agent_type ORDER BY n."agent_type" LIMIT 1)'
         " FROM found_kinds k WHERE k.agent_type IS NOT NULL)",
         "all_kinds AS (SELECT agent_type FROM found_kinds WHERE agent_type IS NOT NULL)",
@@ -113,7 +111,7 @@ def _levels(sessions: str) -> str:
 
     lower = highest(" AND s.priority < l.priority")
     return (
-        f"levels (priority) AS ({highest('')} UNION ALL"
+        f"levels (priority) AS ({highest('')} UNION ALL"  # noqa: S608
         f" SELECT ({lower}) FROM levels l WHERE l.priority IS NOT NULL)"
     )
 
@@ -191,13 +189,11 @@ class _Search:
         """Let sessions queue whose time has come."""
         sessions, skipping = table(Session).name, self._skipping
         sql = (
-            f'UPDATE {sessions} SET "deferred" = %s WHERE "session_id" IN (SELECT "session_id" FROM {sessions}'  # noqa: S608
-            ' WHERE "runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <= %s'
+            f'UPDATE {sessions} SET "deferred" = (1 = 0) WHERE "session_id" IN (SELECT "session_id"'  # noqa: S608
+            f' FROM {sessions} WHERE "runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <= %s'
             f' AND {free(self._dialect.lease_now)} ORDER BY "runnable_at" LIMIT {LATE_AT_ONCE}{skipping})'
         )
-        execute(
-            self._connection, sql, ["false" if skipping else False, *self._now, *self._dialect.lease_clock()]
-        )
+        execute(self._connection, sql, [*self._now, *self._dialect.lease_clock()])
         self.types = [one for one in self._types() if one not in self._full_types]
 
     def highest(self, *, below: int | None) -> int | None:
@@ -221,7 +217,8 @@ class _Search:
         """The session of an owner that has waited longest, if the owner has a share left."""
         if share in self._full_owners:
             return None
-        condition = f' AND "priority" = %s AND {SHARE} = %s AND "runnable_at" <= %s AND {free(self._dialect.lease_now)}'
+        is_free = free(self._dialect.lease_now)
+        condition = f' AND "priority" = %s AND {SHARE} = %s AND "runnable_at" <= %s AND {is_free}'
         params = [priority, share, *self._now, *self._dialect.lease_clock()]
         columns = '"runnable_at", "session_id"'
         found = self._each(f'{columns}, "lease_owner"', condition, params, columns, self._skipping)

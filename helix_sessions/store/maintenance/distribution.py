@@ -50,8 +50,9 @@ class Placement(NamedTuple):
 
 
 def placements() -> Iterator[Placement]:
-    """Every table but those of webhooks and schedules, which are few rows and stay on the coordinator. A table without a
-    session is distributed by the first column of its primary key; vectors lie beside their memories."""
+    """Every table but those of webhooks and schedules, which are few rows and stay on the coordinator. A
+    table without a session is distributed by the first column of its primary key; vectors lie beside their
+    memories."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
