@@ -23,6 +23,7 @@ from helix_sessions.api.views import (
     memories,
     messages,
     runs,
+    schedules,
     sessions,
     staging,
     states,
@@ -44,6 +45,7 @@ VERSION = "v1"
 
 _SESSION = "sessions/<helix_id:session_id>"
 _WEBHOOK = "webhooks/<helix_id:webhook_id>"
+_SCHEDULE = "schedules/<helix_id:schedule_id>"
 _STREAM = f"{_SESSION}/events/stream"
 
 ROUTES: list[tuple[str, type[View], str]] = [
@@ -114,6 +116,10 @@ ROUTES: list[tuple[str, type[View], str]] = [
     ("tool-rules", tool_rules.ToolRulesView, "tool-rules"),
     ("tool-rules/<helix_id:rule_id>", tool_rules.ToolRuleView, "tool-rule"),
     ("memories", memories.MemoriesView, "memories"),
+    ("schedules", schedules.SchedulesView, "schedules"),
+    (_SCHEDULE, schedules.ScheduleView, "schedule"),
+    (f"{_SCHEDULE}/run", schedules.RunScheduleView, "run-schedule"),
+    (f"{_SCHEDULE}/firings", schedules.FiringsView, "schedule-firings"),
     ("webhooks", webhooks.WebhooksView, "webhooks"),
     (_WEBHOOK, webhooks.WebhookView, "webhook"),
     (f"{_WEBHOOK}/deliveries", webhooks.DeliveriesView, "webhook-deliveries"),

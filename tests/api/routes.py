@@ -33,6 +33,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "inputs"): {"prompt": "hello"},
     ("patch", "input"): {"delivery": "queue"},
     ("post", "tool-rules"): {"tool": "refund", "decision": "ask"},
+    ("post", "schedules"): examples.NEW_SCHEDULE,
+    ("patch", "schedule"): {"enabled": False},
     ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
     ("patch", "webhook"): {"enabled": False},
     ("post", "lease"): {"owner": "worker-1", "ttl": 30},
@@ -77,6 +79,7 @@ def every_method() -> list[tuple[str, str]]:
 WITHOUT_A_SESSION = (
     *("root", "sessions", "cleanup-staging", "tool-rules", "tool-rule", "memories"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+    *("schedules", "schedule", "run-schedule", "schedule-firings"),
 )
 
 FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
@@ -84,6 +87,9 @@ FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
 
 _IDS = {
     "tool-rule": ["rule"],
+    "schedule": ["daily"],
+    "run-schedule": ["daily"],
+    "schedule-firings": ["daily"],
     "webhook": ["hook"],
     "webhook-deliveries": ["hook"],
     "replay-delivery": ["hook", "msg_1"],

@@ -123,7 +123,7 @@ class TestEveryMethod:
     @every_call
     def test_malformed(self, method, name, api, session, store, user, grant, client_of):
         if name in OPERATED:
-            api = client_of(grant(user, "change_toolrule", "change_webhook"))
+            api = client_of(grant(user, "change_toolrule", "change_webhook", "change_schedule"))
         if method == "get" and name not in FRONT_ENDS:  # a page's library may send more
             response = api.get(address(name, session), {"nonsense": "1"})
             body = is_problem(response, 400, "invalid_input")

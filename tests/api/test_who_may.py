@@ -48,8 +48,9 @@ UNDER_A_LEASE = {("put", "lease"), ("delete", "lease")}
 OPERATED = (
     *("tool-rules", "tool-rule"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+    *("schedules", "schedule", "run-schedule", "schedule-firings"),
 )
-"""For operators; see `test_tool_rules` and `test_webhooks`."""
+"""For operators; see `test_tool_rules`, `test_webhooks` and `test_schedules`."""
 
 every_call = each(("method", "name"), every_method())
 
@@ -351,6 +352,8 @@ NOT_ABOUT_ONE_SESSION = {
     "delete_tool_rule",
     *("create_webhook", "get_webhook", "list_webhooks", "update_webhook", "delete_webhook"),
     *("list_webhook_deliveries", "replay_webhook_delivery", "send_webhooks"),
+    *("create_schedule", "get_schedule", "list_schedules", "update_schedule", "delete_schedule"),
+    *("list_schedule_firings", "run_schedule", "fire_schedules"),
     "list_runnable",
     "list_unattended",
     "fenced",
