@@ -1,8 +1,8 @@
 """The operator's console: find, read and act upon sessions, only through calls of the store.
 
-Registered are sessions, the instructions of agent types, tool rules, memories, webhooks with their
-deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register; the
-pages of a session show them.
+Registered are sessions, the instructions of agent types, tool rules, memories, schedules, webhooks with
+their deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register;
+the pages of a session show them.
 """
 
 from django.contrib import admin
@@ -10,6 +10,7 @@ from django.contrib import admin
 from helix_sessions.admin.audits import AuditEntryAdmin
 from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.memories import MemoryAdmin
+from helix_sessions.admin.schedules import ScheduleAdmin
 from helix_sessions.admin.sessions import SessionAdmin
 from helix_sessions.admin.tool_rules import ToolRuleAdmin
 from helix_sessions.admin.webhooks import WebhookAdmin, WebhookDeliveryAdmin
@@ -17,6 +18,7 @@ from helix_sessions.models import (
     AuditEntry,
     Instructions,
     Memory,
+    Schedule,
     Session,
     ToolRule,
     Webhook,
@@ -27,6 +29,7 @@ __all__ = [
     "AuditEntryAdmin",
     "InstructionsAdmin",
     "MemoryAdmin",
+    "ScheduleAdmin",
     "SessionAdmin",
     "ToolRuleAdmin",
     "WebhookAdmin",
@@ -38,5 +41,6 @@ admin.site.register(Instructions, InstructionsAdmin)  # type: ignore[misc]
 admin.site.register(ToolRule, ToolRuleAdmin)  # type: ignore[misc]
 admin.site.register(Memory, MemoryAdmin)  # type: ignore[misc]
 admin.site.register(AuditEntry, AuditEntryAdmin)  # type: ignore[misc]
+admin.site.register(Schedule, ScheduleAdmin)  # type: ignore[misc]
 admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]
 admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)  # type: ignore[misc]

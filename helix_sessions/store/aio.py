@@ -1469,8 +1469,10 @@ class AsyncSessionStore:
         priority: int = 0,
         enabled: bool = True,
     ) -> Schedule:
-        """Give an agent a prompt at the times of a cron expression, from now on. Without a time zone it goes by
-        the project's. `InvalidInput` for a cron that never fires and a zone that nobody knows.
+        """Give an agent a prompt at the times of a cron expression, from now on.
+
+        Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and a zone
+        that nobody knows.
         """
         return await sync_to_async(self._store.create_schedule)(
             name,
@@ -1548,9 +1550,9 @@ class AsyncSessionStore:
         """Fire what is due, each once, however many processes call this; return how many firings were made.
         `run_sessions` calls it.
 
-        A firing whose time is a minute past was missed: the last `catch_up` of these are made good, one after
-        another. One that is due while the firing before is pending, running or waiting is skipped or queued, as
-        the schedule says.
+        A firing whose time is a minute past was missed: the last `catch_up` of these are made good, one
+        after another. One that is due while the firing before is pending, running or waiting is skipped or
+        queued, as the schedule says.
         """
         return await sync_to_async(self._store.fire_schedules)()
 

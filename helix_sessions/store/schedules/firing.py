@@ -37,9 +37,9 @@ def fire_schedules(store: Store) -> int:
     """Fire what is due, each once, however many processes call this; return how many firings were made.
     `run_sessions` calls it.
 
-    A firing whose time is a minute past was missed: the last `catch_up` of these are made good, one after
-    another. One that is due while the firing before is pending, running or waiting is skipped or queued, as
-    the schedule says.
+    A firing whose time is a minute past was missed: the last `catch_up` of these are made good, one
+    after another. One that is due while the firing before is pending, running or waiting is skipped or
+    queued, as the schedule says.
     """
     made = 0
     for schedule_id in _due(store, timezone.now()):
@@ -176,6 +176,7 @@ class _Firing:
             input_id=row.input_id,
             delivery="queue",
             resume=row.state == "fired",
+            priority=self.schedule.priority,
         )
 
     def _session(self, row: models.ScheduleFiring) -> str:
@@ -197,6 +198,7 @@ class _Firing:
             agent_type=schedule.agent_type,
             owner=schedule.owner_id,
             metadata={"schedule_id": schedule.pk, "title": schedule.name},
+            priority=schedule.priority,
         )
         if schedule.session == "keep":
             schedule.kept_session_id = state.session_id

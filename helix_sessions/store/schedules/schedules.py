@@ -34,8 +34,11 @@ def create_schedule(
     priority: int = 0,
     enabled: bool = True,
 ) -> Schedule:
-    """Give an agent a prompt at the times of a cron expression, from now on. Without a time zone it goes by
-    the project's. `InvalidInput` for a cron that never fires and a zone that nobody knows."""
+    """Give an agent a prompt at the times of a cron expression, from now on.
+
+    Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and a zone
+    that nobody knows.
+    """
     row = models.Schedule(
         schedule_id=ids.new_id(),
         name=inputs.identifier(name, "name", limit=MAX_NAME),
