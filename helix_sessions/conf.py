@@ -136,6 +136,10 @@ class Conf:
     RUN_OWNER_TIMEOUT: float = 60.0
     """Seconds after the agent's last sign when a run without a lease is taken for abandoned."""
 
+    CONCURRENCY: dict[str, int] = {}
+    """How many sessions run at once, over all workers: `{"owner": 4, "agent_type:research": 10}` bounds each
+    owner, and the agent type that is named."""
+
     MAX_INTERRUPTED_ATTEMPTS: int = 5
     """How often a run is taken up again without one committed turn; then it fails as a crash loop."""
 

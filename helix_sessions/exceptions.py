@@ -87,6 +87,12 @@ class ToolRuleNotFound(NotFound):
     code = "tool_rule_not_found"
 
 
+class ScheduleNotFound(NotFound):
+    """There is no schedule with this id."""
+
+    code = "schedule_not_found"
+
+
 class WebhookNotFound(NotFound):
     """There is no webhook with this id, or it has no such delivery."""
 

@@ -145,6 +145,20 @@ def check_recovery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 
 @register()
+def check_concurrency(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What bounds what runs at once is an owner or an agent type, and a number."""
+    from helix_sessions.store.engine.shares import problems
+
+    if not isinstance(conf.CONCURRENCY, dict):
+        return []  # said by `check_settings`
+    hint = 'For example {"owner": 4, "agent_type:research": 10}.'
+    return [
+        Error(f"HELIX_SESSIONS['CONCURRENCY']: {problem}", hint=hint, id="helix_sessions.E016")
+        for problem in problems(conf.CONCURRENCY)
+    ]
+
+
+@register()
 def check_compaction(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """The compaction policy can be made."""
     from helix_sessions.runtime.compaction import configured_policy

@@ -116,6 +116,19 @@ from helix_sessions.values.outbox import (
     WebhookEvent,
 )
 from helix_sessions.values.runs import InterruptRequest, Lease, Occupancy, Recovery, Run, UsageTotals, Wake
+from helix_sessions.values.schedules import (
+    FIRING_STATES,
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
+    MAX_CATCH_UP,
+    OVERLAPS,
+    SCHEDULE_SESSIONS,
+    FiringState,
+    Overlap,
+    Schedule,
+    ScheduleFiring,
+    ScheduleSession,
+)
 from helix_sessions.values.sessions import CasMismatch, CasOk, SessionHead, SessionState, SessionSummary
 from helix_sessions.values.state import Checkpoint, CheckpointMeta, CommitResult, StagedChange
 from helix_sessions.values.transcript import (
@@ -145,8 +158,13 @@ __all__ = [
     "DELIVERIES",
     "DELIVERY_STATES",
     "ENDINGS",
+    "FIRING_STATES",
+    "HIGHEST_PRIORITY",
     "JSON",
+    "LOWEST_PRIORITY",
+    "MAX_CATCH_UP",
     "MODES",
+    "OVERLAPS",
     "PRUNED_STATUSES",
     "RECOVERIES",
     "RECOVERY_POLICIES",
@@ -156,6 +174,7 @@ __all__ = [
     "ROLES",
     "RUN_OUTCOMES",
     "RUN_STATUSES",
+    "SCHEDULE_SESSIONS",
     "SESSION_STATUSES",
     "SPEND_SCOPES",
     "SPEND_WINDOWS",
@@ -207,6 +226,7 @@ __all__ = [
     "EventTexts",
     "Execution",
     "Finding",
+    "FiringState",
     "Fragment",
     "InputReceipt",
     "InstructionsRevision",
@@ -221,6 +241,7 @@ __all__ = [
     "Note",
     "Occupancy",
     "OutcomeKind",
+    "Overlap",
     "OwnerKey",
     "Page",
     "PendingCall",
@@ -238,6 +259,9 @@ __all__ = [
     "RunEnding",
     "RunOutcome",
     "RunStatus",
+    "Schedule",
+    "ScheduleFiring",
+    "ScheduleSession",
     "SessionHead",
     "SessionMode",
     "SessionState",

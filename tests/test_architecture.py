@@ -25,20 +25,21 @@ MAY_KNOW = {
     "types": ("values",),
     "conf": (),
     "egress": ("exceptions",),
+    "cron": ("exceptions",),
     "logs": (),
     "signals": (),
     "content": ("conf", "exceptions"),
     "messages": ("types",),
     "transcripts": ("messages",),
     "writes": ("exceptions",),
-    "models": ("content", "types"),
+    "models": ("content", "cron", "exceptions", "types"),
     "checks": ("conf", "content", "exceptions", "models", "store"),
     "setting_checks": ("conf", "exceptions", "runtime", "types"),
     "deploy_checks": ("conf",),
     "apps": ("checks", "deploy_checks", "setting_checks"),
     "workspaces": ("conf", "content", "exceptions"),
     "store": (
-        *("conf", "content", "egress", "exceptions", "messages", "models", "signals", "stream"),
+        *("conf", "content", "cron", "egress", "exceptions", "messages", "models", "signals", "stream"),
         *("types", "values", "workspaces", "writes"),
     ),
     "memory": ("store", "types"),
@@ -49,7 +50,7 @@ WITHOUT_DJANGO = ("values", "messages", "writes", "transcripts", "exceptions", "
 
 STORE_ROOMS = (
     *("engine", "transcript", "state", "runs", "calls", "inbox", "limits"),
-    *("context", "keyed", "memory", "outbox", "sessions", "agents", "driving", "maintenance"),
+    *("context", "keyed", "memory", "outbox", "sessions", "schedules", "agents", "driving", "maintenance"),
 )
 """Each knows those before it."""
 

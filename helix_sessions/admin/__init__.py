@@ -1,6 +1,6 @@
 """The operator's console: find, read and act upon sessions, only through calls of the store.
 
-Registered are sessions, the instructions of agent types, tool rules, spend limits, memories, webhooks with
+Registered are sessions, the instructions of agent types, tool rules, spend limits, memories, schedules, webhooks with
 their deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register;
 the pages of a session show them.
 """
@@ -10,6 +10,7 @@ from django.contrib import admin
 from helix_sessions.admin.audits import AuditEntryAdmin
 from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.memories import MemoryAdmin
+from helix_sessions.admin.schedules import ScheduleAdmin
 from helix_sessions.admin.sessions import SessionAdmin
 from helix_sessions.admin.spend import SpendLimitAdmin
 from helix_sessions.admin.tool_rules import ToolRuleAdmin
@@ -18,6 +19,7 @@ from helix_sessions.models import (
     AuditEntry,
     Instructions,
     Memory,
+    Schedule,
     Session,
     SpendLimit,
     ToolRule,
@@ -29,6 +31,7 @@ __all__ = [
     "AuditEntryAdmin",
     "InstructionsAdmin",
     "MemoryAdmin",
+    "ScheduleAdmin",
     "SessionAdmin",
     "SpendLimitAdmin",
     "ToolRuleAdmin",
@@ -42,5 +45,6 @@ admin.site.register(ToolRule, ToolRuleAdmin)  # type: ignore[misc]
 admin.site.register(SpendLimit, SpendLimitAdmin)  # type: ignore[misc]
 admin.site.register(Memory, MemoryAdmin)  # type: ignore[misc]
 admin.site.register(AuditEntry, AuditEntryAdmin)  # type: ignore[misc]
+admin.site.register(Schedule, ScheduleAdmin)  # type: ignore[misc]
 admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]
 admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)  # type: ignore[misc]

@@ -87,6 +87,9 @@ ENUMS = {
     "Suspension": "helix_sessions.types.SUSPENSIONS",
     "CallKind": "helix_sessions.types.CALL_KINDS",
     "WebhookEvent": "helix_sessions.types.WEBHOOK_EVENTS",
+    "ScheduleSession": "helix_sessions.types.SCHEDULE_SESSIONS",
+    "Overlap": "helix_sessions.types.OVERLAPS",
+    "FiringState": "helix_sessions.types.FIRING_STATES",
     "DeliveryState": "helix_sessions.types.DELIVERY_STATES",
     "EndStatus": "helix_sessions.types.TERMINAL_STATUSES",
 }

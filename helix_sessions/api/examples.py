@@ -55,6 +55,7 @@ STATE: dict[str, Any] = {
     "workspace_ref": None,
     "runnable_at": None,
     "last_agent_activity_at": AT,
+    "priority": 0,
 }
 
 NEW_SESSION = {"agent_type": "support", "tags": ["parcel"], "metadata": {"tier": "gold"}}
@@ -304,6 +305,39 @@ WEBHOOK_DELIVERY = {
     "attempted_at": AT,
     "delivered_at": AT,
     "status_code": 204,
+    "error": None,
+}
+
+NEW_SCHEDULE = {
+    "name": "Morning digest",
+    "cron": "0 8 * * 1-5",
+    "timezone": "Europe/Berlin",
+    "agent_type": "support",
+    "prompt": "Summarize what came in since yesterday.",
+}
+
+SCHEDULE = {
+    "schedule_id": "01942f5e-6f6c-7000-8000-000000000004",
+    **NEW_SCHEDULE,
+    "owner_id": None,
+    "session": "new",
+    "overlap": "skip",
+    "catch_up": 1,
+    "priority": 0,
+    "enabled": True,
+    "created_at": AT,
+    "last_firing_at": None,
+    "last_error": None,
+    "next_firings": [f"2026-01-{day}T07:00:00+00:00" for day in ("05", "06", "07", "08", "09")],
+}
+
+SCHEDULE_FIRING = {
+    "schedule_id": SCHEDULE["schedule_id"],
+    "firing_at": "2026-01-05T07:00:00+00:00",
+    "made_at": "2026-01-05T07:00:01+00:00",
+    "state": "fired",
+    "session_id": f"schedule-{SCHEDULE['schedule_id']}-20260105T070000",
+    "input_id": f"schedule-{SCHEDULE['schedule_id']}-20260105T070000",
     "error": None,
 }
 

@@ -59,10 +59,17 @@ OPERATOR_VERBS = {
     **dict.fromkeys(
         ("list_spend_limits", "set_spend_limit", "delete_spend_limit"), "helix_sessions.change_spendlimit"
     ),
+    **dict.fromkeys(
+        (
+            *("list_schedules", "get_schedule", "create_schedule", "update_schedule", "delete_schedule"),
+            *("run_schedule", "list_schedule_firings"),
+        ),
+        "helix_sessions.change_schedule",
+    ),
 }
 """What is about no single session, and the permission of the admin that it takes."""
 
-PARTICIPANT_FIELDS = frozenset({"session_id", "agent_type", "tags", "metadata", "owner"})
+PARTICIPANT_FIELDS = frozenset({"session_id", "agent_type", "tags", "metadata", "owner", "priority"})
 """What a participant may say of a session that is created. `owner` is checked on its own."""
 
 
@@ -115,6 +122,7 @@ def sees_all_spending(user: Any) -> bool:
 
 def check_new_session(user: Any, agent_type: str | None, given: dict[str, Any]) -> None:
     """Refuse a session that this user may not create."""
+    check_priority(user, given.get("priority"))
     if _may_be_created(agent_type) and PARTICIPANT_FIELDS.issuperset(given):
         return
     if is_driver(user):
@@ -123,6 +131,12 @@ def check_new_session(user: Any, agent_type: str | None, given: dict[str, Any]) 
     if beyond:
         raise PermissionDenied(f"Only a driver sets {', '.join(beyond)} of a session.")
     raise PermissionDenied(f"Sessions of the agent type {agent_type!r:.100} are created by drivers.")
+
+
+def check_priority(user: Any, priority: int | None) -> None:
+    """Refuse a participant who would go before the others."""
+    if priority is not None and priority > 0 and not is_driver(user):
+        raise PermissionDenied("Only a driver gives a priority above 0.")
 
 
 def leaves_to_participants(agent_type: str, tool_name: str) -> bool:

@@ -26,6 +26,7 @@ from helix_sessions.api.views import (
     memories,
     messages,
     runs,
+    schedules,
     sessions,
     spend,
     staging,
@@ -46,6 +47,7 @@ app_name = "helix_sessions"
 
 _SESSION = "sessions/<helix_id:session_id>"
 _WEBHOOK = "webhooks/<helix_id:webhook_id>"
+_SCHEDULE = "schedules/<helix_id:schedule_id>"
 
 ROUTES: list[tuple[str, type[View], str]] = [
     ("sessions", sessions.SessionsView, "sessions"),
@@ -118,6 +120,10 @@ ROUTES: list[tuple[str, type[View], str]] = [
     ("spend", spend.SpendView, "spend"),
     ("spend/limits", spend.SpendLimitsView, "spend-limits"),
     ("spend/limits/<helix_id:limit_id>", spend.SpendLimitView, "spend-limit"),
+    ("schedules", schedules.SchedulesView, "schedules"),
+    (_SCHEDULE, schedules.ScheduleView, "schedule"),
+    (f"{_SCHEDULE}/run", schedules.RunScheduleView, "run-schedule"),
+    (f"{_SCHEDULE}/firings", schedules.FiringsView, "schedule-firings"),
     ("webhooks", webhooks.WebhooksView, "webhooks"),
     (_WEBHOOK, webhooks.WebhookView, "webhook"),
     (f"{_WEBHOOK}/deliveries", webhooks.DeliveriesView, "webhook-deliveries"),

@@ -16,6 +16,7 @@ from helix_sessions.models.memories import Memory, MemoryVector
 from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
+from helix_sessions.models.schedules import Schedule, ScheduleFiring
 from helix_sessions.models.sessions import Session
 from helix_sessions.models.spend import SpendEntry, SpendLimit, SpendTotal
 from helix_sessions.models.staging import StagedChange
@@ -48,6 +49,8 @@ __all__ = [
     "Message",
     "Note",
     "Run",
+    "Schedule",
+    "ScheduleFiring",
     "Session",
     "SpendEntry",
     "SpendLimit",

@@ -5,7 +5,7 @@ from typing import Self, cast
 
 from django.conf import settings
 from django.db import connections, models
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Cast, Coalesce, Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -197,6 +197,12 @@ class Session(models.Model):
     pending_inputs = models.BigIntegerField(default=0)
     run_id = IdField(null=True)
     runnable_at = models.DateTimeField(null=True)
+    deferred = models.BooleanField(default=False, db_default=False)
+    """Whether `runnable_at` was ahead when it was set. When it has come, the next claim lets the session
+    queue with those of its owner."""
+    priority = column(models.SmallIntegerField(default=0, db_default=0), branched=True)
+    """That of the work it has to do now; at rest, its own."""
+    base_priority = column(models.SmallIntegerField(default=0, db_default=0), branched=True)
     run_requested = models.BooleanField(default=False, db_default=False)
     run_requested_at = models.DateTimeField(null=True)
     attempts = models.BigIntegerField(default=0, db_default=0)
@@ -313,6 +319,27 @@ class Session(models.Model):
                 fields=["agent_type", "runnable_at", "session_id"],
                 name="helix_session_runnable_idx",
                 condition=models.Q(runnable_at__isnull=False),
+            ),
+            # Owners take turns: one probe finds the next of them, one more its longest waiting session.
+            models.Index(
+                "agent_type",
+                "priority",
+                Coalesce(Cast("owner", models.TextField()), models.Value("")),
+                "runnable_at",
+                "session_id",
+                name="helix_session_turn_idx",
+                condition=models.Q(runnable_at__isnull=False, deferred=False),
+            ),
+            models.Index(
+                fields=["runnable_at"],
+                name="helix_session_deferred_idx",
+                condition=models.Q(runnable_at__isnull=False, deferred=True),
+            ),
+            # What runs at once is counted: as many rows as there are leases.
+            models.Index(
+                fields=["agent_type", "session_id"],
+                name="helix_session_leased_idx",
+                condition=models.Q(lease_owner__isnull=False),
             ),
             models.Index(
                 fields=["error_fingerprint", "session_id"],

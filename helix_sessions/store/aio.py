@@ -58,6 +58,7 @@ from helix_sessions.types import (
     ModelContext,
     Note,
     Occupancy,
+    Overlap,
     Page,
     PendingCall,
     PruneSummary,
@@ -69,6 +70,9 @@ from helix_sessions.types import (
     Run,
     RunEnding,
     RunStatus,
+    Schedule,
+    ScheduleFiring,
+    ScheduleSession,
     SessionHead,
     SessionMode,
     SessionState,
@@ -217,11 +221,13 @@ class AsyncSessionStore:
         expires_at: datetime | None = None,
         tracing_context: JSON = None,
         workspace_ref: JSON = None,
+        priority: int = 0,
     ) -> SessionState:
         """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
 
         Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
-        does not see a parent or root of another owner.
+        does not see a parent or root of another owner. Sessions of a higher `priority` (-10 to 10) run before
+        others.
         """
         return await sync_to_async(self._store.create_session)(
             session_id,
@@ -238,6 +244,7 @@ class AsyncSessionStore:
             expires_at=expires_at,
             tracing_context=tracing_context,
             workspace_ref=workspace_ref,
+            priority=priority,
         )
 
     async def session_exists(self, session_id: str) -> bool:
@@ -1140,13 +1147,15 @@ class AsyncSessionStore:
         input_id: str | None = None,
         delivery: Delivery = "steer",
         resume: bool = True,
+        priority: int | None = None,
         expected_version: int | None = None,
     ) -> InputReceipt:
         """Admit a prompt, a string or an object, durably; it becomes a message when it is promoted.
 
         An input id stands for one prompt in all sessions of an owner: repeating the call returns the same
         receipt, anything else under that id is `InputConflict`. Unless `resume` is false, the driver of the
-        session is notified, also on a retry.
+        session is notified, also on a retry. `priority` (-10 to 10, by default the session's) says how urgent
+        it is; that holds until the session comes to rest.
         """
         return await sync_to_async(self._store.admit_input)(
             session_id,
@@ -1154,6 +1163,7 @@ class AsyncSessionStore:
             input_id=input_id,
             delivery=delivery,
             resume=resume,
+            priority=priority,
             expected_version=expected_version,
         )
 
@@ -1483,6 +1493,108 @@ class AsyncSessionStore:
         many attempts were made. `run_sessions` calls it. Any number of processes may call it at once.
         """
         return await sync_to_async(self._store.send_webhooks)(limit=limit, should_stop=should_stop)
+
+    async def create_schedule(
+        self,
+        name: str,
+        *,
+        cron: str,
+        agent_type: str,
+        prompt: str,
+        timezone: str | None = None,
+        owner: Any = None,
+        session: ScheduleSession = "new",
+        overlap: Overlap = "skip",
+        catch_up: int = 1,
+        priority: int = 0,
+        enabled: bool = True,
+    ) -> Schedule:
+        """Give an agent a prompt at the times of a cron expression, from now on.
+
+        Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and a zone
+        that nobody knows.
+        """
+        return await sync_to_async(self._store.create_schedule)(
+            name,
+            cron=cron,
+            agent_type=agent_type,
+            prompt=prompt,
+            timezone=timezone,
+            owner=owner,
+            session=session,
+            overlap=overlap,
+            catch_up=catch_up,
+            priority=priority,
+            enabled=enabled,
+        )
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        """One schedule, with its next five firings."""
+        return await sync_to_async(self._store.get_schedule)(schedule_id)
+
+    async def list_schedules(
+        self, *, enabled: bool | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Schedule]:
+        """Schedules, the oldest first."""
+        return await sync_to_async(self._store.list_schedules)(enabled=enabled, limit=limit, cursor=cursor)
+
+    async def update_schedule(
+        self,
+        schedule_id: str,
+        *,
+        name: str | Unset = UNSET,
+        cron: str | Unset = UNSET,
+        timezone: str | Unset = UNSET,
+        agent_type: str | Unset = UNSET,
+        prompt: str | Unset = UNSET,
+        owner: Any = UNSET,
+        session: ScheduleSession | Unset = UNSET,
+        overlap: Overlap | Unset = UNSET,
+        catch_up: int | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        enabled: bool | Unset = UNSET,
+    ) -> Schedule:
+        """Change what is given. Of one whose times change, or that is enabled again, nothing was missed."""
+        return await sync_to_async(self._store.update_schedule)(
+            schedule_id,
+            name=name,
+            cron=cron,
+            timezone=timezone,
+            agent_type=agent_type,
+            prompt=prompt,
+            owner=owner,
+            session=session,
+            overlap=overlap,
+            catch_up=catch_up,
+            priority=priority,
+            enabled=enabled,
+        )
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        """Delete a schedule. The sessions it has made stay."""
+        return await sync_to_async(self._store.delete_schedule)(schedule_id)
+
+    async def list_schedule_firings(
+        self, schedule_id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[ScheduleFiring]:
+        """What became of the last firings of a schedule, the newest first."""
+        return await sync_to_async(self._store.list_schedule_firings)(schedule_id, limit=limit, cursor=cursor)
+
+    async def run_schedule(self, schedule_id: str) -> ScheduleFiring:
+        """Fire a schedule now, enabled or not. While the firing before is pending, running or waiting it is
+        queued.
+        """
+        return await sync_to_async(self._store.run_schedule)(schedule_id)
+
+    async def fire_schedules(self) -> int:
+        """Fire what is due, each once, however many processes call this; return how many firings were made.
+        `run_sessions` calls it.
+
+        A firing whose time is a minute past was missed: the last `catch_up` of these are made good, one
+        after another. One that is due while the firing before is pending, running or waiting is skipped or
+        queued, as the schedule says.
+        """
+        return await sync_to_async(self._store.fire_schedules)()
 
     async def archive_events(
         self, session_id: str, *, keep: int = 1000, dry_run: bool = False

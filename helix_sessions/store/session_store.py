@@ -38,6 +38,7 @@ from helix_sessions.store.runs import (
     statuses,
     usages,
 )
+from helix_sessions.store.schedules import firing, schedules
 from helix_sessions.store.sessions import (
     branch,
     create,
@@ -207,6 +208,16 @@ class SessionStore(Store):
     list_webhook_deliveries = operation(deliveries.list_webhook_deliveries)
     replay_webhook_delivery = operation(deliveries.replay_webhook_delivery)
     send_webhooks = operation(sending.send_webhooks)
+
+    # schedules
+    create_schedule = operation(schedules.create_schedule)
+    get_schedule = operation(schedules.get_schedule)
+    list_schedules = operation(schedules.list_schedules)
+    update_schedule = operation(schedules.update_schedule)
+    delete_schedule = operation(schedules.delete_schedule)
+    list_schedule_firings = operation(schedules.list_schedule_firings)
+    run_schedule = operation(firing.run_schedule)
+    fire_schedules = operation(firing.fire_schedules)
 
     # maintenance
     archive_events = operation(archives.archive_events)

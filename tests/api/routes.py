@@ -34,6 +34,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("patch", "input"): {"delivery": "queue"},
     ("post", "tool-rules"): {"tool": "refund", "decision": "ask"},
     ("post", "spend"): {"scope": "all", "window": "day", "usd": 5},
+    ("post", "schedules"): examples.NEW_SCHEDULE,
+    ("patch", "schedule"): {"enabled": False},
     ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
     ("patch", "webhook"): {"enabled": False},
     ("post", "lease"): {"owner": "worker-1", "ttl": 30},
@@ -79,6 +81,7 @@ WITHOUT_A_SESSION = (
     *("root", "sessions", "cleanup-staging", "tool-rules", "tool-rule", "memories"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
     *("spend", "spend-limits", "spend-limit"),
+    *("schedules", "schedule", "run-schedule", "schedule-firings"),
 )
 
 FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
@@ -87,6 +90,9 @@ FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
 _IDS = {
     "tool-rule": ["rule"],
     "spend-limit": ["limit"],
+    "schedule": ["daily"],
+    "run-schedule": ["daily"],
+    "schedule-firings": ["daily"],
     "webhook": ["hook"],
     "webhook-deliveries": ["hook"],
     "replay-delivery": ["hook", "msg_1"],

@@ -37,6 +37,7 @@ KNOWN = {
     "child_id": "sub",
     "token": "no:such:token",
     "rule_id": "no-such-rule",
+    "schedule_id": "no-such-schedule",
     "webhook_id": "no-such-webhook",
     "limit_id": "no-such-limit",
     "message_id": "no-such-message",

@@ -56,8 +56,9 @@ OPERATED = (
     *("tool-rules", "tool-rule"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
     *("spend", "spend-limits", "spend-limit"),
+    *("schedules", "schedule", "run-schedule", "schedule-firings"),
 )
-"""For operators; see `test_tool_rules`, `test_webhooks` and `test_spend`."""
+"""For operators; see `test_tool_rules`, `test_webhooks`, `test_spend` and `test_schedules`."""
 
 every_call = each(("method", "name"), every_method())
 
@@ -365,6 +366,8 @@ NOT_ABOUT_ONE_SESSION = {
     *("create_webhook", "get_webhook", "list_webhooks", "update_webhook", "delete_webhook"),
     *("list_webhook_deliveries", "replay_webhook_delivery", "send_webhooks"),
     *("set_spend_limit", "list_spend_limits", "delete_spend_limit", "spend_status"),
+    *("create_schedule", "get_schedule", "list_schedules", "update_schedule", "delete_schedule"),
+    *("list_schedule_firings", "run_schedule", "fire_schedules"),
     "list_runnable",
     "list_unattended",
     "fenced",

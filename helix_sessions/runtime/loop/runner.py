@@ -30,6 +30,7 @@ from helix_sessions.runtime.loop.session_loop import IDLE, SessionLoop, outcome_
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.store.driving import claims
 from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.engine.claiming import NoShare
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.types import Lease, RetryPolicy, Run, RunOutcome
 from helix_sessions.values.agents import value_of
@@ -141,6 +142,7 @@ class SessionRunner:
 
     async def _drive(self, io: IO, session_id: str, *, forced: bool) -> RunOutcome:
         place = (self.store.using, session_id)
+        pause = _SHORTEST_LOOK
         if forced and place in driving.get():
             raise InvalidInput(f"The session {session_id!r} cannot wait for itself.")
         outcome: RunOutcome | None = None
@@ -156,6 +158,12 @@ class SessionRunner:
                 knocked = False
                 try:
                     found = await self._attempt(io, owned, forced=forced)
+                except NoShare:
+                    if not forced or self._closing.is_set():
+                        return outcome or IDLE  # it is runnable, and taken up when it may run
+                    pause = min(pause * 1.5, _LONGEST_LOOK)
+                    await io.sleep(pause)
+                    continue
                 finally:
                     knocked = keeper.leave(owned, found)
                 if found is not None:
@@ -175,7 +183,13 @@ class SessionRunner:
         """Claim the session and drive it, unless another process does: `None`."""
         try:
             driver = await io.db(
-                claim_session, self.store, owned.session_id, self.owner, self.lease_ttl, forced=forced
+                claim_session,
+                self.store,
+                owned.session_id,
+                self.owner,
+                self.lease_ttl,
+                forced=forced,
+                bounded=not driving.get(),
             )
         except LeaseHeld:
             return None

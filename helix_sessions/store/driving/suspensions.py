@@ -25,7 +25,14 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.runs import runs, statuses
 from helix_sessions.store.sessions import create
-from helix_sessions.store.state import agent_records, child_waits, pending_calls, runnable, snapshots
+from helix_sessions.store.state import (
+    agent_records,
+    child_waits,
+    pending_calls,
+    priorities,
+    runnable,
+    snapshots,
+)
 from helix_sessions.types import PendingCall, Spawn, SubSessionRef
 from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, Budget
 
@@ -153,6 +160,7 @@ def _spawn(
     )
     _refer(parent, ref, known)
     input_id = f"spawn-{documents.digest(parent.session.session_id, step.turn_id, call_id)}"
+    priorities.admit(child, parent.session.priority)
     inbox.admit(child, input_id, documents.dump(spawn.prompt), "queue")
     runnable.ask(child)
     if child.new:
@@ -173,6 +181,8 @@ def _create(tree: Transaction, parent: UnitOfWork, key: str, spawned: SpawnedCal
         "owner_id": above.owner_id,
         "user_id": above.user_id,
         "tracing_context": above.tracing_context,
+        "base_priority": above.priority,
+        "priority": above.priority,
     }
     child = create.new_work(tree.connection, columns)
     custom = dict(spawn.custom_state or {})

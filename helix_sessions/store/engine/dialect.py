@@ -15,6 +15,7 @@ from django.core.signals import setting_changed
 from django.db import DatabaseError, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import receiver
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from helix_sessions.conf import conf
@@ -42,6 +43,13 @@ class Dialect(ABC):
     """The placeholder of a time that no column tells the type of."""
     day: ClassVar[str] = "%s"
     """The placeholder of a date that no column tells the type of."""
+
+    lease_now: ClassVar[str] = "%s"
+    """The time that leases go by; `lease_clock` has its parameters."""
+
+    def lease_clock(self) -> list[Any]:
+        """The parameters of `lease_now`."""
+        return self.parameters([timezone.now()])
 
     @abstractmethod
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
@@ -88,6 +96,9 @@ class Dialect(ABC):
     def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
         """Leave the lock timeout of a caller's transaction as it was."""
         return nullcontext()
+
+    def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:  # noqa: B027
+        """Let no other transaction hold this name until this one ends, where several can write at once."""
 
     # Writes
 

@@ -101,6 +101,10 @@ class PortablePostgresDialect(Dialect):
     day = "%s::date"
     most_rows_cached = 200
     skips_locked_rows = True
+    lease_now = "statement_timestamp()"
+
+    def lease_clock(self) -> list[Any]:
+        return []
 
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
         if isinstance(field, models.DateTimeField):
@@ -133,6 +137,10 @@ class PortablePostgresDialect(Dialect):
 
     def wait_for_locks(self, connection: BaseDatabaseWrapper, seconds: float) -> None:
         execute(connection, "SELECT set_config('lock_timeout', %s, true)", [_milliseconds(seconds)])
+
+    def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:
+        sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {_WAIT}"
+        fetch(connection, sql, [name, *self.waiting()])
 
     @contextmanager
     def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> Iterator[None]:

@@ -27,7 +27,7 @@ from helix_sessions.store.engine.session_rows import check_row_version
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.state import runnable, runner_notices
+from helix_sessions.store.state import priorities, runnable, runner_notices
 from helix_sessions.store.state.summaries import summaries
 from helix_sessions.types import (
     DELIVERIES,
@@ -51,15 +51,18 @@ def admit_input(
     input_id: str | None = None,
     delivery: Delivery = "steer",
     resume: bool = True,
+    priority: int | None = None,
     expected_version: int | None = None,
 ) -> InputReceipt:
     """Admit a prompt, a string or an object, durably; it becomes a message when it is promoted.
 
     An input id stands for one prompt in all sessions of an owner: repeating the call returns the same
     receipt, anything else under that id is `InputConflict`. Unless `resume` is false, the driver of the
-    session is notified, also on a retry.
+    session is notified, also on a retry. `priority` (-10 to 10, by default the session's) says how urgent
+    it is; that holds until the session comes to rest.
     """
     key = session_key(session_id)
+    urgent = None if priority is None else inputs.priority(priority)
     given = input_id is not None
     name = inputs.identifier(input_id, "The input id") if given else new_id()
     text = checked_prompt(prompt, name)
@@ -68,6 +71,7 @@ def admit_input(
     version = inputs.expected_version(expected_version)
 
     def admit_it(work: UnitOfWork) -> InputReceipt:
+        priorities.admit(work, urgent)
         receipt = admit(work, name, text, how, resume=wake)
         if wake:
             runnable.input_admitted(work)

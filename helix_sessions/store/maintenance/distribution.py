@@ -15,6 +15,8 @@ from helix_sessions.models import (
     Blob,
     Memory,
     MemoryVector,
+    Schedule,
+    ScheduleFiring,
     Session,
     SpendEntry,
     SpendLimit,
@@ -31,7 +33,15 @@ from helix_sessions.store.engine.session_tables import child_tables
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance import sql
 
-_ON_THE_COORDINATOR = (Webhook, WebhookDelivery, SpendLimit, SpendEntry, SpendTotal)
+_ON_THE_COORDINATOR = (
+    Webhook,
+    WebhookDelivery,
+    SpendLimit,
+    SpendEntry,
+    SpendTotal,
+    Schedule,
+    ScheduleFiring,
+)
 _REFERENCE = "reference"
 
 _MISSING = (
@@ -51,9 +61,9 @@ class Placement(NamedTuple):
 
 
 def placements() -> Iterator[Placement]:
-    """Every table but those of webhooks and spending, which are few rows and stay on the coordinator. A table
-    without a session is distributed by the first column of its primary key; vectors lie beside their
-    memories."""
+    """Every table but those of webhooks, spending and schedules, which are few rows and stay on the
+    coordinator. A table without a session is distributed by the first column of its primary key; vectors lie
+    beside their memories."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")

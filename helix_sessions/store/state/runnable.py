@@ -12,7 +12,7 @@ from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.state import runner_notices
+from helix_sessions.store.state import priorities, runner_notices
 from helix_sessions.types import TOMBSTONE
 
 STOPPED_STATUSES = ("failed", "interrupted", "paused", TOMBSTONE)
@@ -26,7 +26,7 @@ def ask(work: UnitOfWork, at: datetime | None = None) -> None:
     when = now if at is None else at
     before = work.session.runnable_at
     if before is None or when < before:
-        work.change(runnable_at=when)
+        _change(work, when, now)
         if when <= now:
             runner_notices.notify_runners(work)
 
@@ -122,6 +122,8 @@ def follow(work: UnitOfWork) -> None:
         return
     now, before = timezone.now(), session.runnable_at
     at = _due_at(session, now)
+    if at is None and not _waits(work):
+        priorities.rest(work)
     if at is None or before is None or before > now or at > now:  # one that is due keeps its place
         _set(work, at)
         if at is not None and (before is None or at < before):
@@ -159,4 +161,11 @@ def _waits(work: UnitOfWork) -> bool:
 
 def _set(work: UnitOfWork, at: datetime | None) -> None:
     if work.session.runnable_at != at:
-        work.change(runnable_at=at)
+        _change(work, at, timezone.now())
+
+
+def _change(work: UnitOfWork, at: datetime | None, now: datetime) -> None:
+    deferred = at is not None and at > now
+    work.change(runnable_at=at)
+    if work.session.deferred != deferred:
+        work.change(deferred=deferred)
