@@ -89,6 +89,14 @@ def size(characters: int) -> str:
     return _now("%.1f MB") % (characters / 1_000_000)
 
 
+def short(number: int) -> str:
+    """`812`, `14.2k`, `3.1M`."""
+    for unit, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if number >= unit:
+            return f"{number / unit:.1f}{letter}"
+    return str(number)
+
+
 def count_of_calls(count: int) -> str:
     """`1 call`, `3 calls`."""
     return ngettext("%d call", "%d calls", count) % count

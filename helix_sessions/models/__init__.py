@@ -16,11 +16,13 @@ from helix_sessions.models.memories import Memory, MemoryVector
 from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
+from helix_sessions.models.saved_views import SavedView
 from helix_sessions.models.sessions import Session
 from helix_sessions.models.staging import StagedChange
 from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
 from helix_sessions.models.tool_rules import ToolRule
+from helix_sessions.models.transcript_words import MessageWords
 from helix_sessions.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
@@ -45,8 +47,10 @@ __all__ = [
     "Memory",
     "MemoryVector",
     "Message",
+    "MessageWords",
     "Note",
     "Run",
+    "SavedView",
     "Session",
     "StagedChange",
     "StateSnapshot",
