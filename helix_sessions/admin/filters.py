@@ -147,7 +147,7 @@ class DaysFilter(admin.ListFilter):
     @property
     def words(self) -> str:
         """The range in words."""
-        return f"{self.first or '…'} – {self.last or '…'}"
+        return _("%(first)s to %(last)s") % {"first": self.first or "…", "last": self.last or "…"}
 
     @property
     def first(self) -> str:

@@ -9,6 +9,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
 
 _APP = "helix_sessions"
+_ROWS = f"admin:{_APP}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +23,14 @@ class Place:
 
 _PLACES: tuple[tuple[str, Any, str, tuple[str, ...], str], ...] = (
     ("now", _("Now"), "admin:app_list", (_APP,), "view_session"),
-    ("sessions", _("Sessions"), "admin:helix_sessions_session_changelist", (), "view_session"),
-    ("waiting", _("Waiting"), "admin:helix_sessions_session_waiting", (), "view_session"),
-    ("workers", _("Workers"), "admin:helix_sessions_session_workers", (), "view_session"),
-    ("audit", _("Audit"), "admin:helix_sessions_auditentry_changelist", (), "view_auditentry"),
+    ("sessions", _("Sessions"), f"{_ROWS}_session_changelist", (), "view_session"),
+    ("waiting", _("Waiting"), f"{_ROWS}_session_waiting", (), "view_session"),
+    ("workers", _("Workers"), f"{_ROWS}_session_workers", (), "view_session"),
+    ("audit", _("Audit"), f"{_ROWS}_auditentry_changelist", (), "view_auditentry"),
     (
         "instructions",
         _("Instructions"),
-        "admin:helix_sessions_instructions_changelist",
+        f"{_ROWS}_instructions_changelist",
         (),
         "view_instructions",
     ),

@@ -6,7 +6,7 @@ Read for one page of rows, documents only as far as they are shown.
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Case, F, TextField, Value, When
+from django.db.models import Case, F, TextField, When
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin import decryption
@@ -46,7 +46,7 @@ def _reasons(keys: list[str]) -> dict[str, str]:
     parts: dict[str, Any] = {}
     for name, when in _DOCUMENTS.items():
         text = Case(
-            When(**when, then=beginning_of(name, _READ)), default=Value(None), output_field=TextField()
+            When(**when, then=beginning_of(name, _READ)), default=None, output_field=TextField()
         )
         parts |= {f"{name}_text": text, f"{name}_size": size_of(name)}
     rows = (
@@ -90,9 +90,7 @@ def _calls(calls: Any) -> str:
 def _children(children: Any) -> str:
     if not isinstance(children, dict):
         return ""
-    waiting = [
-        wait for wait in children.values() if isinstance(wait, dict) and not child_waits.is_settled(wait)
-    ]
+    waiting = [wait for wait in children.values() if not child_waits.is_settled(wait)]
     return _named(waiting, "sub_session_id", approval="", other=_("Waits for %s"))
 
 

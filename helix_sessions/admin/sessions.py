@@ -125,10 +125,10 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
         """What it has used."""
         used = usage_of(session.usage)
         if not used.cost and not used.tokens:
-            return format_html('<span class="hx-none">{}</span>', "–")
+            return format_html('<span class="hx-none">{}</span>', "-")
         cost = f"{used.cost:,.4f}" if used.cost < 1 else f"{used.cost:,.2f}"
         tokens = _now("%s tokens") % humanize.short(used.tokens)
-        return format_html('{}<span class="hx-sub">{}</span>', cost if used.cost else "–", tokens)
+        return format_html('{}<span class="hx-sub">{}</span>', cost if used.cost else "-", tokens)
 
     @admin.display(description=_("Last activity, duration"), ordering="updated_at")
     def activity(self, session: Session) -> SafeString:

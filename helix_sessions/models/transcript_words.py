@@ -1,8 +1,8 @@
-"""The words of messages, and what the database keeps of them by itself: a full-text index that follows each row.
+"""The words of messages, and their full-text index, which the database keeps by itself.
 
-A row is written with its message, where `TRANSCRIPT_SEARCH` is on and content is not encrypted. PostgreSQL has
-a GIN index of an expression, SQLite an FTS5 table and triggers. A migration that rebuilds the table on SQLite
-drops the index before and creates it after.
+A row is written with its message, where `TRANSCRIPT_SEARCH` is on and content is not encrypted. PostgreSQL
+has a GIN index of an expression, SQLite an FTS5 table and triggers. A migration that rebuilds the table on
+SQLite drops the index before and creates it after.
 """
 
 from typing import Any
@@ -33,18 +33,19 @@ _VECTOR = "to_tsvector('pg_catalog.simple'::regconfig, searchable)"
 _POSTGRESQL = (f"CREATE INDEX helix_message_words_gin ON {_TABLE} USING gin ({_VECTOR})",)
 _POSTGRESQL_DROP = ("DROP INDEX IF EXISTS helix_message_words_gin",)
 
-# One token for each row, so that its words can be forgotten by index.
-_TOKEN = "hex({0}.session_id) || 'x' || {0}.seq"
+# One word for the place of each row, so that its words are forgotten by index.
+_PLACE = "hex({0}.session_id) || 'x' || {0}.seq"
 _LEARN = (
-    f"INSERT INTO {_INDEX} (token, session_id, searchable)"
-    f" VALUES ({_TOKEN.format('NEW')}, NEW.session_id, NEW.searchable);"
+    "INSERT INTO helix_sessions_transcript_words (place, session_id, searchable)"  # noqa: S608
+    f" VALUES ({_PLACE.format('NEW')}, NEW.session_id, NEW.searchable);"
 )
 _FORGET = (
-    f"DELETE FROM {_INDEX} WHERE rowid IN"
-    f" (SELECT rowid FROM {_INDEX} WHERE {_INDEX} MATCH 'token:' || {_TOKEN.format('OLD')});"
+    "DELETE FROM helix_sessions_transcript_words WHERE rowid IN"  # noqa: S608
+    " (SELECT rowid FROM helix_sessions_transcript_words"
+    f" WHERE helix_sessions_transcript_words MATCH 'place:' || {_PLACE.format('OLD')});"
 )
 _SQLITE = (
-    f"CREATE VIRTUAL TABLE {_INDEX} USING fts5(token, session_id UNINDEXED, searchable,"
+    f"CREATE VIRTUAL TABLE {_INDEX} USING fts5(place, session_id UNINDEXED, searchable,"
     " tokenize = \"unicode61 remove_diacritics 0 categories 'L* N* Co M*'\")",
     f"CREATE TRIGGER helix_message_words_insert AFTER INSERT ON {_TABLE} BEGIN {_LEARN} END",
     f"CREATE TRIGGER helix_message_words_update AFTER UPDATE ON {_TABLE} BEGIN {_FORGET} {_LEARN} END",
@@ -63,8 +64,8 @@ def create_index(connection: BaseDatabaseWrapper) -> None:
         _run(connection, _POSTGRESQL)
     elif connection.vendor == "sqlite":
         fill = (
-            f"INSERT INTO {_INDEX} (token, session_id, searchable)"
-            f" SELECT {_TOKEN.format(_TABLE)}, session_id, searchable FROM {_TABLE}"
+            "INSERT INTO helix_sessions_transcript_words (place, session_id, searchable)"  # noqa: S608
+            f" SELECT {_PLACE.format('w')}, session_id, searchable FROM helix_sessions_messagewords w"
         )
         _run(connection, (*_SQLITE, fill))
 

@@ -146,11 +146,13 @@ class TestForms:
         assert admin_client.post(action("change_budget"), sent).status_code == 302
         assert self.budget(store, "t") == Budget(max_steps=9, max_tokens=100)
         changed = self.budget(store, "s")
-        assert changed is not None and (changed.max_steps, changed.max_tokens) == (7, 100)
+        assert changed is not None
+        assert (changed.max_steps, changed.max_tokens) == (7, 100)
         sent = self.inputs(admin_client, "change_budget", "s") | {"reason": "because", "max_steps": ""}
         admin_client.post(action("change_budget"), sent)
         changed = self.budget(store, "s")
-        assert changed is not None and (changed.max_steps, changed.max_cost) == (None, 0.5)
+        assert changed is not None
+        assert (changed.max_steps, changed.max_cost) == (None, 0.5)
 
     def test_limits_and_models_are_removed_when_asked_to(self, admin_client: Client, store: SessionStore):
         self.given(store, "s")

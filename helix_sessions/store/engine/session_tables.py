@@ -27,8 +27,8 @@ def every_table() -> tuple[type[models.Model], ...]:
 
 
 def exported_tables() -> tuple[type[models.Model], ...]:
-    """Those whose rows go with a session to another installation: not what a process is saying here, nor words
-    that are taken from messages."""
+    """Those whose rows go with a session to another installation: not what a process is saying here, nor the
+    words of messages."""
     return tuple(model for model in every_table() if model not in (FragmentBatch, MessageWords))
 
 
