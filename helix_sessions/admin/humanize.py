@@ -50,6 +50,14 @@ _UNITS = (
 )
 
 
+def age(span: timedelta) -> str:
+    """A span in its largest unit: `3 d`, `12 min`, `40 s`."""
+    for unit, form in _UNITS:
+        if span >= unit:
+            return _now(form) % (span // unit)
+    return _now("%d s") % max(int(span.total_seconds()), 0)
+
+
 def duration(span: timedelta) -> str:
     """A span in at most two units: `3 d 4 h`, `12 min`, `0.8 s`."""
     if span < timedelta(0):

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
@@ -17,36 +16,45 @@ class Place:
     """A page that the navigation leads to."""
 
     name: str
+    model: str
+    """The model whose pages belong to it."""
     label: Any
     address: str
 
 
-_PLACES: tuple[tuple[str, Any, str, tuple[str, ...], str], ...] = (
-    ("now", _("Now"), "admin:app_list", (_APP,), "view_session"),
-    ("sessions", _("Sessions"), f"{_ROWS}_session_changelist", (), "view_session"),
-    ("waiting", _("Waiting"), f"{_ROWS}_session_waiting", (), "view_session"),
-    ("workers", _("Workers"), f"{_ROWS}_session_workers", (), "view_session"),
-    ("audit", _("Audit"), f"{_ROWS}_auditentry_changelist", (), "view_auditentry"),
-    (
-        "instructions",
-        _("Instructions"),
-        f"{_ROWS}_instructions_changelist",
-        (),
-        "view_instructions",
-    ),
+_PLACES: tuple[tuple[str, str, Any, str, tuple[str, ...]], ...] = (
+    ("now", "", _("Now"), "admin:app_list", (_APP,)),
+    ("sessions", "session", _("Sessions"), f"{_ROWS}_session_changelist", ()),
+    ("waiting", "", _("Waiting"), f"{_ROWS}_session_waiting", ()),
+    ("workers", "worker", _("Workers"), f"{_ROWS}_session_workers", ()),
+    ("audit", "auditentry", _("Audit"), f"{_ROWS}_auditentry_changelist", ()),
+    ("instructions", "instructions", _("Instructions"), f"{_ROWS}_instructions_changelist", ()),
 )
-"""Name, label, address, its arguments, and the permission that the page needs."""
+"""Name, model, label, address and its arguments."""
+
+_PERMISSIONS = {"audit": "view_auditentry", "instructions": "view_instructions"}
+"""What a page needs; the others need `view_session`."""
 
 
 def places(request: HttpRequest) -> list[Place]:
     """Where this user may go. A page that the site does not have is left out."""
     found = []
-    for name, label, route, arguments, permission in _PLACES:
-        if not request.user.has_perm(f"{_APP}.{permission}"):
-            continue
-        try:
-            address = reverse(route, args=arguments, current_app=admin.site.name)
-        except NoReverseMatch:
-            continue
-        found.append(Place(name=name, label=label, address=address))
+    for name, model, label, route, arguments in _PLACES:
+        address = _address(request, route, arguments, _PERMISSIONS.get(name, "view_session"))
+        if address:
+            found.append(Place(name=name, model=model, label=label, address=address))
     return found
+
+
+def search_url(request: HttpRequest) -> str:
+    """Where a search for sessions goes; empty for a user who may not see them."""
+    return _address(request, f"{_ROWS}_session_changelist", (), "view_session")
+
+
+def _address(request: HttpRequest, route: str, arguments: tuple[str, ...], permission: str) -> str:
+    if not request.user.has_perm(f"{_APP}.{permission}"):
+        return ""
+    try:
+        return reverse(route, args=arguments, current_app=getattr(request, "current_app", None))
+    except NoReverseMatch:
+        return ""

@@ -6,19 +6,21 @@ Read for one page of rows, documents only as far as they are shown.
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Case, F, TextField, When
+from django.db.models import Case, OuterRef, Subquery, TextField, Value, When
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import shown_beginning
-from helix_sessions.exceptions import ContentUnreadable
+from helix_sessions.admin.documents import completed, read_masked
 from helix_sessions.models import AgentRecord, Run, Session
 from helix_sessions.models.fields import beginning_of, size_of
 from helix_sessions.store.state import child_waits, pending_calls
 
 WHY = 80
 """So many characters of the reason are in a row."""
+
+MODEL = 60
+"""So many of the name of the model."""
 
 _READ = 2_000
 """So much of a document is read for them."""
@@ -34,33 +36,32 @@ _DOCUMENTS = {
 
 
 def add_facts(rows: list[Any]) -> None:
-    """Give each row of a page `why` and `model_used`. Three queries by key, however many rows."""
-    keys = [row.session_id for row in rows]
-    reasons, models = (_reasons(keys), _models(keys)) if keys else ({}, {})
+    """Give each row of a page `why` and `model_used`. One query by key, however many rows."""
+    facts = _read([row.session_id for row in rows]) if rows else {}
     for row in rows:
-        row.why = reasons.get(row.session_id, "")
-        row.model_used = models.get(row.session_id, "")
+        row.why, row.model_used = facts.get(row.session_id, ("", ""))
 
 
-def _reasons(keys: list[str]) -> dict[str, str]:
+def _read(keys: list[str]) -> dict[str, tuple[str, str]]:
+    """Why each session is as it is, and its model."""
     parts: dict[str, Any] = {}
     for name, when in _DOCUMENTS.items():
-        text = Case(
-            When(**when, then=beginning_of(name, _READ)), default=None, output_field=TextField()
-        )
+        text = Case(When(**when, then=beginning_of(name, _READ)), default=None, output_field=TextField())
         parts |= {f"{name}_text": text, f"{name}_size": size_of(name)}
-    rows = (
-        stored(Session).filter(session_id__in=keys).values("session_id", "status", "failure_reason", **parts)
-    )
-    return {row["session_id"]: cut(_why(row), WHY) for row in rows}
+    agent = stored(AgentRecord).filter(session_id=OuterRef("session_id"))
+    parts["model_text"] = Subquery(agent.values(text=beginning_of("model", _READ))[:1])
+    last = stored(Run).filter(session_id=OuterRef("session_id"), turn=OuterRef("turn_count"))
+    parts["usage_text"] = Subquery(last.values(text=beginning_of("usage", _READ))[:1])
+    rows = stored(Session).filter(session_id__in=keys)
+    rows = rows.values("session_id", "status", "failure_reason", model_size=Value(0), **parts)
+    return {row["session_id"]: (cut(_why(row), WHY), cut(_model(row), MODEL)) for row in rows}
 
 
 def _why(row: dict[str, Any]) -> str:
     for name in _DOCUMENTS:
         names = {"text": f"{name}_text", "size": f"{name}_size"}
         decryption.open_beginnings(Session, row["session_id"], [row], name, _READ, **names)
-        text, size = row[names["text"]], row[names["size"]]
-        row[name] = None if text is None else shown_beginning(text, size).value
+        row[name] = _value(row[names["text"]])
     if row["status"] == "failed":
         return error_in_words(row["error"]) or str(row["failure_reason"] or "")
     for words in (_calls(row["pending_client_tool_calls"]), _children(row["suspended_awaiting_children"])):
@@ -111,26 +112,27 @@ def _named(waiting: Iterable[Any], key: str, *, approval: str, other: str) -> st
     )
 
 
-def _models(keys: list[str]) -> dict[str, str]:
-    """The model that the last run of each session used, else the one that is set for it."""
-    found: dict[str, str] = {}
-    records = stored(AgentRecord).filter(session_id__in=keys, model__isnull=False).only("session_id", "model")
-    for record in records:
-        try:
-            found[record.session_id] = _name(record.model)
-        except ContentUnreadable:
-            continue
-    last = stored(Run).filter(session_id__in=keys, turn=F("session__turn_count"))
-    for key, usage in last.values_list("session_id", "usage"):
-        if isinstance(usage, dict) and usage.get("model"):
-            found[key] = _name(usage["model"])
-    return found
-
-
-def _name(model: Any) -> str:
+def _model(row: dict[str, Any]) -> str:
+    """The model that the last run used, else the one that is set for the session."""
+    usage = _value(row["usage_text"])
+    if isinstance(usage, dict) and usage.get("model"):
+        return str(usage["model"])
+    names = {"text": "model_text", "size": "model_size"}
+    decryption.open_beginnings(AgentRecord, row["session_id"], [row], "model", _READ, **names)
+    model = _value(row["model_text"])
     if isinstance(model, dict):
-        model = model.get("name") or model.get("model") or ""
-    return cut(str(model), 60)
+        model = model.get("name") or model.get("model")
+    return "" if model is None else str(model)
+
+
+def _value(text: str | None) -> Any:
+    """The value of a document's beginning."""
+    if text is None:
+        return None
+    try:
+        return read_masked(text)
+    except ValueError:  # it was cut
+        return read_masked(completed(text))
 
 
 def cut(text: str, most: int) -> str:

@@ -38,8 +38,8 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
     paginator = SortingPaginator
     search_fields = ("session_id", "user_id", "agent_type")
     search_help_text = _(
-        "A part of an id, a user, an agent type, a tag, key=value of the metadata, or words of an error or a "
-        "transcript. user:, agent:, tag:, error: and text: say where to look."
+        "A part of an id, a user, an agent type, a tag, an item of the metadata as key=value, words of errors "
+        "and transcripts. Or say where: user:ann, agent:, tag:, error:, text:."
     )
     actions_selection_counter = True
     change_list_template = "admin/helix_sessions/session/change_list.html"
@@ -105,7 +105,7 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
         drawn = format_html_join(" ", "{}", ((widgets.chip(chip),) for chip in chips))
         return format_html('{}<span class="hx-sub hx-why">{}</span>', drawn, session.why)
 
-    @admin.display(description=_("Agent, user, model"))
+    @admin.display(description=_("Agent"))
     def agent(self, session: Any) -> SafeString:
         """The agent type, the user, and the model it used last."""
         return format_html(
@@ -120,7 +120,7 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
         """How long its transcript is."""
         return f"{session.message_count:,}"
 
-    @admin.display(description=_("Cost, tokens"), ordering=NumberAt("usage", "cost"))
+    @admin.display(description=_("Cost"), ordering=NumberAt("usage", "cost"))
     def cost(self, session: Session) -> SafeString:
         """What it has used."""
         used = usage_of(session.usage)
@@ -130,7 +130,7 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
         tokens = _now("%s tokens") % humanize.short(used.tokens)
         return format_html('{}<span class="hx-sub">{}</span>', cost if used.cost else "-", tokens)
 
-    @admin.display(description=_("Last activity, duration"), ordering="updated_at")
+    @admin.display(description=_("Last activity"), ordering="updated_at")
     def activity(self, session: Session) -> SafeString:
         """The last activity, and how long it took from the beginning to the end, or to the agent's last
         sign."""
@@ -141,4 +141,4 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
     @admin.display(description=_("Age"), ordering="-created_at")
     def age(self, session: Session) -> SafeString:
         """How long ago it began."""
-        return widgets.when(session.created_at, humanize.duration(timezone.now() - session.created_at))
+        return widgets.when(session.created_at, humanize.age(timezone.now() - session.created_at))

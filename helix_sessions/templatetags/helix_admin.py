@@ -95,9 +95,10 @@ def document(
 @register.inclusion_tag("admin/helix_sessions/includes/navigation.html", takes_context=True)
 def helix_navigation(context: dict[str, Any], current: str = "") -> dict[str, Any]:
     """The navigation of the console, for this user."""
-    from helix_sessions.admin.navigation import places
+    from helix_sessions.admin.navigation import places, search_url
 
-    return {"places": places(context["request"]), "current": current}
+    request = context["request"]
+    return {"places": places(request), "search_url": search_url(request), "current": current}
 
 
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)

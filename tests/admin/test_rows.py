@@ -192,7 +192,9 @@ class TestFilterLine:
 
     def test_what_is_chosen_stays_in_the_form(self, admin_client: Client, store: SessionStore):
         self.some(store)
-        page = admin_client.get(LIST, {"agent": "a", "status": "failed", "q": "s", "o": "-4"}).content.decode()
+        page = admin_client.get(
+            LIST, {"agent": "a", "status": "failed", "q": "s", "o": "-4"}
+        ).content.decode()
         form = page[page.index('id="hx-filters"') :].split("</form>")[0]
         for part in (
             'name="q" value="s"',

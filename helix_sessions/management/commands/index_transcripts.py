@@ -1,8 +1,9 @@
 """Keep the words of all transcripts, or of none, as the settings say."""
 
+from argparse import ArgumentParser
 from typing import Any
 
-from helix_sessions.management.jobs import JobCommand, Progress, check_errors, stoppable
+from helix_sessions.management.jobs import JobCommand, Progress, add_fail_on_error, check_errors, stoppable
 from helix_sessions.models import Session
 from helix_sessions.models.databases import sessions_database
 from helix_sessions.store import SessionStore
@@ -21,6 +22,10 @@ class Command(JobCommand):
 examples:
   manage.py index_transcripts
 """
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        add_fail_on_error(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it and say how much there was."""
