@@ -38,8 +38,8 @@ class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
     paginator = SortingPaginator
     search_fields = ("session_id", "user_id", "agent_type")
     search_help_text = _(
-        "A part of an id, a user, an agent type, a tag, an item of the metadata as key=value, words of errors "
-        "and transcripts. Or say where: user:ann, agent:, tag:, error:, text:."
+        "A part of an id, a user, an agent type, a tag, key=value of the metadata, words of errors and "
+        "transcripts. Or say where: user:ann, agent:, tag:, error:, text:."
     )
     actions_selection_counter = True
     change_list_template = "admin/helix_sessions/session/change_list.html"
