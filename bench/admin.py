@@ -43,7 +43,19 @@ _MADE = {
         "tool_name": "pay", "kind": "approval", "arguments": {"amount": 20}, "submitted_at": null}}'::json
         END""",
     "head_seq": "{per_session}",
+    "message_count": "n %% 40",
+    "tags": """CASE WHEN n %% 1000 = 0 THEN '["vip"]'::json ELSE '[]'::json END""",
+    "error": """CASE WHEN n %% 7 = 3 THEN json_build_object('code', 'timeout',
+        'message', 'host ' || n || ' did not answer') END""",
+    "usage": "json_build_object('input_tokens', n %% 5000, 'output_tokens', 10, 'cost', (n %% 997) / 1000.0)",
 }
+
+_WORDS = """
+INSERT INTO helix_sessions_messagewords (session_id, seq, searchable)
+SELECT 'filled-' || lpad(n::text, 8, '0'), 1,
+       'where is my parcel it was sent to street ' || n || ' on day ' || n %% 365
+FROM generate_series(1, {sessions}) AS n
+"""
 
 _EVENTS = """
 INSERT INTO helix_sessions_event (session_id, seq, type, data, created_at)
@@ -113,6 +125,7 @@ def _fill(sessions: int, events: int) -> None:
             _EVENTS.format(**place),
             _LONG_LOG.format(**place),
             _LONG_TRANSCRIPT.format(**place),
+            _WORDS.format(**place),
         ):
             started = perf_counter()
             cursor.execute(sql.replace("%%", "%"))
@@ -147,6 +160,16 @@ def _measure(sessions: int, events: int) -> int:
         "list, id": (f"{LIST}?q={some}", LIST_BAR),
         "list, beginning of an id": (f"{LIST}?q={some[:-4]}", LIST_BAR),
         "list, user": (f"{LIST}?q=user-77", LIST_BAR),
+        "list, by cost": (f"{LIST}?o=-5", LIST_BAR),
+        "list, by activity": (f"{LIST}?o=6&status=completed", LIST_BAR),
+        "list, four filters": (f"{LIST}?agent=agent-3&status=failed&created_from=2020-01-01", LIST_BAR),
+        "list, part of an id": (f"{LIST}?q={some[3:-2]}", LIST_BAR),
+        "list, tag": (f"{LIST}?q=tag:vip", LIST_BAR),
+        "list, metadata": (f"{LIST}?q=channel=chat", LIST_BAR),
+        "list, error": (f"{LIST}?q=error:host 7 did", LIST_BAR),
+        "list, a rare word": (f"{LIST}?q=text:street 4711", LIST_BAR),
+        "list, a common word": (f"{LIST}?q=text:parcel", LIST_BAR),
+        "list, nothing found": (f"{LIST}?q=nowhere to be found", LIST_BAR),
         "session": (f"{LIST}{some}/change/", PAGE_BAR),
         "session, long log": (f"{LIST}original/change/", PAGE_BAR),
         "session, oldest first": (f"{middle}order=oldest", PAGE_BAR),

@@ -182,6 +182,11 @@ class Conf:
     WEBHOOK_ALLOW_PRIVATE: bool = False
     """Let webhooks be sent to addresses of private networks and of this machine, and by plain `http`."""
 
+    TRANSCRIPT_SEARCH: bool = False
+    """Keep the words of messages, so that the admin finds sessions by what was said. Each message is written
+    with a row of its words; encrypted content has none. `index_transcripts` adds what is missing, and removes
+    the words after it is turned off."""
+
     STUCK_MINUTES: int = 15
     """The admin shows a running session that has not changed for this long as stuck."""
 

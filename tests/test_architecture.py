@@ -182,6 +182,7 @@ KNOWS_THE_DATABASE = {
     "models/fields.py": "a field says its own column type, and a lookup its own condition",
     "models/guard.py": "the triggers of the log",
     "models/memory_words.py": "the full-text index of memories",
+    "models/transcript_words.py": "the full-text index of transcripts",
     "store/maintenance/invariants.py": "every invariant is a query",
     "store/maintenance/context_invariants.py": "every invariant is a query",
     "store/memory/databases.py": "each database finds words, filters and compares vectors in its own way",

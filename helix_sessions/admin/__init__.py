@@ -1,8 +1,8 @@
 """The operator's console: find, read and act upon sessions, only through calls of the store.
 
-Registered are sessions, the instructions of agent types, tool rules, spend limits, memories, schedules, webhooks with
-their deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register;
-the pages of a session show them.
+Registered are sessions, the instructions of agent types, tool rules, spend limits, memories, schedules,
+webhooks with their deliveries, and the audit trail. The other tables have composite keys, which the admin
+cannot register; the pages of a session show them.
 """
 
 from django.contrib import admin

@@ -10,7 +10,6 @@ from django.utils.translation import ngettext_lazy
 
 from helix_sessions.admin.action import Action, Answers, NotApplicable
 from helix_sessions.admin.forms import ApprovalForm, BranchForm, CallForm, ExpiryForm, ResultForm, new_expiry
-from helix_sessions.admin.pages.tree import tree
 from helix_sessions.admin.presentation import is_ended
 from helix_sessions.admin.run_actions import RUN_ACTIONS, if_held, reactivate, require
 from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
@@ -19,6 +18,7 @@ from helix_sessions.models import Session
 from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.sessions.delete import delete_tree
 from helix_sessions.types import SessionStatus
 
 _log = logging.getLogger("helix_sessions.admin")
@@ -77,10 +77,8 @@ def _compact(store: SessionStore, session: Session, answers: Answers) -> int:
     return compaction.message_count
 
 
-def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
-    below = tree(session.session_id).count
-    store.delete_session(session.session_id)
-    return below
+def _delete(store: SessionStore, session: Session, answers: Answers) -> set[str]:
+    return delete_tree(store, session.session_id)
 
 
 def _approve(store: SessionStore, session: Session, answers: Answers) -> None:

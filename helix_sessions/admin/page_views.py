@@ -23,7 +23,7 @@ from helix_sessions.admin.base import ModelAdmin, store, stored
 from helix_sessions.admin.documents import masked, shown
 from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
 from helix_sessions.exceptions import HelixSessionsError, NotFound
-from helix_sessions.models import AuditEntry, Session, SubSessionRef
+from helix_sessions.models import AuditEntry, Session
 
 PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
@@ -269,7 +269,6 @@ class PageViews(ModelAdmin):
 
     def _header(self, request: HttpRequest, session: Session) -> dict[str, Any]:
         now = timezone.now()
-        children = stored(SubSessionRef).filter(session_id=session.session_id)[:100].count()
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -286,7 +285,7 @@ class PageViews(ModelAdmin):
                 for action in ACTIONS.values()
                 if not action.answers and action.is_allowed(request) and not action.refusal(session)
             ],
-            "tabs": _tabs(session, children),
+            "tabs": _tabs(session),
         }
 
 
@@ -309,16 +308,18 @@ def _stream(session: Session) -> str:
         return ""
 
 
-def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
+def _tabs(session: Session) -> list[tuple[str, str, int | None]]:
+    """The pages, each with the number of what it lists that counts now."""
+    calls = len(presentation.waiting_calls(session)) + len(waits.awaited(session))
     return [
         ("timeline", _("Timeline"), session.head_seq),
         ("state", _("State"), None),
         ("context", _("Context"), None),
         ("runs", _("Runs"), session.turn_count),
         ("inbox", _("Inbox"), session.pending_inputs),
-        ("tree", _("Sub-sessions"), children),
+        ("tree", _("Sub-sessions"), tree.size(session.session_id)),
         ("staging", _("Staging"), session.staged_count),
-        ("calls", _("Pending calls"), len(session.pending_client_tool_calls or {})),
+        ("calls", _("Pending calls"), calls),
         ("log", _("Operators"), None),
     ]
 

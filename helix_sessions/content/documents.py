@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any
 
@@ -154,3 +156,16 @@ def digest(*texts: str) -> str:
     """A fingerprint of a text, to compare texts without reading them."""
     framed = texts[0] if len(texts) == 1 else "".join(f"{len(text)}:{text}" for text in texts)
     return sha256(framed.encode()).hexdigest()[:32]
+
+
+def secret_keys() -> Callable[[str], bool]:
+    """A function that says whether the value under a key is a secret, as `MASKED_KEYS` is now."""
+    patterns = [pattern.lower() for pattern in conf.MASKED_KEYS]
+    known: dict[str, bool] = {}
+
+    def is_secret(key: str) -> bool:
+        if key not in known:
+            known[key] = any(fnmatchcase(key.lower(), pattern) for pattern in patterns)
+        return known[key]
+
+    return is_secret

@@ -16,6 +16,7 @@ from helix_sessions.models.memories import Memory, MemoryVector
 from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run
+from helix_sessions.models.saved_views import SavedView
 from helix_sessions.models.schedules import Schedule, ScheduleFiring
 from helix_sessions.models.sessions import Session
 from helix_sessions.models.spend import SpendEntry, SpendLimit, SpendTotal
@@ -23,6 +24,7 @@ from helix_sessions.models.staging import StagedChange
 from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
 from helix_sessions.models.tool_rules import ToolRule
+from helix_sessions.models.transcript_words import MessageWords
 from helix_sessions.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
@@ -47,8 +49,10 @@ __all__ = [
     "Memory",
     "MemoryVector",
     "Message",
+    "MessageWords",
     "Note",
     "Run",
+    "SavedView",
     "Schedule",
     "ScheduleFiring",
     "Session",

@@ -160,6 +160,27 @@ def size_of(column: str) -> Length:
     return Length(Cast(column, models.TextField()))
 
 
+class NumberAt(models.Func):
+    """`NumberAt("usage", "cost")`: a number of a searchable document, 0 where there is none."""
+
+    output_field = models.FloatField()
+
+    def __init__(self, column: str, key: str) -> None:
+        super().__init__(models.F(column), models.Value(key))
+
+    def as_sqlite(self, compiler: Any, connection: BaseDatabaseWrapper, **context: Any) -> Sql:
+        number = "COALESCE(CAST(json_extract(%(expressions)s) AS REAL), 0)"
+        column, key = self.get_source_expressions()
+        path = models.Value(f"$.{key.value}")
+        found: Sql = models.Func(column, path, template=number).as_sql(compiler, connection)
+        return found
+
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper, **context: Any) -> Sql:
+        column, params = compiler.compile(self.get_source_expressions()[0])
+        key, more = compiler.compile(self.get_source_expressions()[1])
+        return f"COALESCE(({column} ->> {key})::double precision, 0)", (*params, *more)
+
+
 def among(vendor: str, column: str, values: Iterable[str]) -> tuple[str, Any]:
     """A condition that the column is one of these texts, with one parameter for all of them."""
     if vendor == "postgresql":

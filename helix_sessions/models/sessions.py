@@ -6,6 +6,7 @@ from typing import Self, cast
 from django.conf import settings
 from django.db import connections, models
 from django.db.models.functions import Cast, Coalesce, Now
+from django.db.models.lookups import LessThan
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -13,8 +14,22 @@ from helix_sessions.models.columns import column
 from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.databases import OwnerKey, forget_owner
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.models.sql import AGENT_TYPES
+from helix_sessions.models.sql import AGENT_TYPES, IDS_WITH
 from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
+
+UNFINISHED = models.Q(status__in=UNFINISHED_STATUSES)
+RUNNING = UNFINISHED & models.Q(run_id__isnull=False)
+AWAITING_CLIENT = UNFINISHED & models.Q(awaiting_client=True)
+INTERRUPTED_BY_REQUEST = UNFINISHED & models.Q(interrupt_requested_at__isnull=False)
+
+
+def is_expired(now: datetime | Now) -> models.Q:
+    return UNFINISHED & models.Q(expires_at__lt=now)
+
+
+def is_stuck(since: datetime) -> models.Q:
+    """Running, without a sign of the agent since then; what an operator does is none."""
+    return RUNNING & models.Q(LessThan(Coalesce("last_agent_activity_at", "updated_at"), since))
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -30,15 +45,15 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def unfinished(self) -> Self:
         """Not terminal."""
-        return self.filter(status__in=UNFINISHED_STATUSES)
+        return self.filter(UNFINISHED)
 
     def running(self) -> Self:
         """Not ended, and a run is under way."""
-        return self.unfinished().filter(run_id__isnull=False)
+        return self.filter(RUNNING)
 
     def awaiting_client(self) -> Self:
         """Not ended, and a tool call waits for a person or a client."""
-        return self.unfinished().filter(awaiting_client=True)
+        return self.filter(AWAITING_CLIENT)
 
     def waiting(self) -> Self:
         """Not ended, and waiting for a person, a client or a sub-session; those that wait longest first."""
@@ -50,16 +65,15 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def expired(self, now: datetime | None = None) -> Self:
         """Past their `expires_at` and not terminal."""
-        return self.unfinished().filter(expires_at__lt=now or Now())
+        return self.filter(is_expired(now or Now()))
 
     def interrupted_by_request(self) -> Self:
         """Not ended, asked to stop, and nobody has taken the request yet."""
-        return self.unfinished().filter(interrupt_requested_at__isnull=False)
+        return self.filter(INTERRUPTED_BY_REQUEST)
 
     def stuck(self, since: datetime) -> Self:
-        """Running without a sign of the agent since then; what an operator does is none."""
-        signs = self.running().alias(last_sign=Coalesce("last_agent_activity_at", "updated_at"))
-        return signs.filter(last_sign__lt=since)
+        """Running without a sign of the agent since then."""
+        return self.filter(is_stuck(since))
 
     def runnable(self, now: datetime | None = None) -> Self:
         """A driver has something to do, and nobody drives them; the first to become runnable first."""
@@ -101,6 +115,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
         found = self.filter(session_id__gte=prefix)
         above = next_prefix(prefix)
         return found if above is None else found.filter(session_id__lt=above)
+
+    def ids_with(self, part: str, *, among: int, limit: int) -> list[str]:
+        """The ids of some of the newest sessions that have this part, in any case; read from an index alone,
+        tombstones included."""
+        escaped = part.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        with connections[self.db].cursor() as cursor:
+            cursor.execute(IDS_WITH, [among, f"%{escaped}%", limit])
+            return [row[0] for row in cursor.fetchall()]
 
     def agent_types(self, limit: int) -> list[str]:
         """The first agent types by name. Each costs one index probe, whatever the number of sessions."""

@@ -92,6 +92,15 @@ def document(
     }
 
 
+@register.inclusion_tag("admin/helix_sessions/includes/navigation.html", takes_context=True)
+def helix_navigation(context: dict[str, Any], current: str = "") -> dict[str, Any]:
+    """The navigation of the console, for this user."""
+    from helix_sessions.admin.navigation import places, search_url
+
+    request = context["request"]
+    return {"places": places(request), "search_url": search_url(request), "current": current}
+
+
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)
 def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The dashboard, for those who may see sessions."""

@@ -262,8 +262,8 @@ class TestWhatTheyDo:
         deadline = datetime(2031, 2, 3, 4, 5, tzinfo=UTC)
         assert state.model == "large"
         assert state.budget == Budget(max_steps=3, max_cost=0.5, deadline=deadline)
-        act(admin_client, "change_model", "busy", model="")
-        act(admin_client, "change_budget", "busy", max_steps="", max_cost="")
+        act(admin_client, "change_model", "busy", model="", default="on")
+        act(admin_client, "change_budget", "busy", max_steps="", max_cost="", unlimited="on")
         state = SessionRuntime().get_session("busy").state
         assert (state.model, state.budget) == (None, None)
         assert act(admin_client, "change_budget", "busy", max_steps="-1").status_code == 422

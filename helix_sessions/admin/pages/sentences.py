@@ -7,7 +7,6 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.admin.presentation import moment
-from helix_sessions.messages import errors
 
 LONGEST = 240
 
@@ -124,8 +123,22 @@ def _model_called(data: dict[str, Any]) -> str:
     return f"{text} · {_('attempt %s') % attempt}" if attempt not in (None, 1) else text
 
 
+def _error(data: dict[str, Any]) -> str:
+    """What an error says of itself: its message, else its code or type; empty if it says nothing."""
+    error = data.get("error") or data
+    told: Any = (
+        (error.get(key) for key in ("message", "code", "type")) if isinstance(error, dict) else (error,)
+    )
+    return _word({"told": next((said for said in told if said and str(said).strip()), "")}, "told")
+
+
+def _failed(name: str, data: dict[str, Any]) -> str:
+    error = _error(data)
+    return f"{name}: {error}" if error else name
+
+
 def _model_failed(data: dict[str, Any]) -> str:
-    text = _("Model error: %s") % _word({"said": errors.in_words(data.get("error"))}, "said")
+    text = _failed(_("Model error"), data)
     return f"{text} · {_('retried')}" if data.get("retry_at") else text
 
 
@@ -171,9 +184,9 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "subagent_result": lambda data: _("Sub-session ended"),
     "operator_action": _operator,
     "expiry_changed": _expiry,
-    "llm_error": lambda data: _("Model error: %s") % (_word(data, "error") or _word(data, "message")),
-    "tool_error": lambda data: _("Tool failed: %s") % _word(data, "error"),
-    "error": lambda data: _("Error: %s") % (_word(data, "error") or _word(data, "message")),
+    "llm_error": lambda data: _failed(_("Model error"), data),
+    "tool_error": lambda data: _failed(_("Tool failed"), data),
+    "error": lambda data: _failed(_("Error"), data),
     "compaction_started": lambda data: _("Older messages are being summarised"),
     "compacted": lambda data: _("Older messages were summarised"),
     "context_initialized": lambda data: _("The context of the model was set"),

@@ -60,6 +60,20 @@ def tree(session_id: str) -> Tree:
     return Tree(nodes=top.children, count=len(seen) - 1, is_cut=is_cut or bool(level))
 
 
+def size(session_id: str) -> int:
+    """How many the tree lists, without reading them."""
+    seen, level = {session_id}, [session_id]
+    for _depth in range(DEEPEST):
+        if not level or len(seen) > MOST_NODES:
+            break
+        refs = stored(SubSessionRef).filter(session_id__in=level).values_list("sub_session_id", flat=True)
+        rows = stored(Session).filter(parent_session_id__in=level).values_list("session_id", flat=True)
+        most = MOST_NODES + 1
+        level = [key for key in dict.fromkeys([*refs[:most], *rows[:most]]) if key not in seen]
+        seen.update(level)
+    return min(len(seen) - 1, MOST_NODES)
+
+
 def _children(parents: list[str]) -> list[tuple[str, Node]]:
     refs = list(
         stored(SubSessionRef)

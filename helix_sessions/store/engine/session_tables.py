@@ -5,7 +5,7 @@ from functools import cache
 from django.apps import apps
 from django.db import models
 
-from helix_sessions.models import FragmentBatch, Session
+from helix_sessions.models import FragmentBatch, MessageWords, Session
 from helix_sessions.models.fields import key_of
 
 
@@ -27,8 +27,9 @@ def every_table() -> tuple[type[models.Model], ...]:
 
 
 def exported_tables() -> tuple[type[models.Model], ...]:
-    """Those whose rows go with a session to another installation: not what a process is saying here."""
-    return tuple(model for model in every_table() if model is not FragmentBatch)
+    """Those whose rows go with a session to another installation: not what a process is saying here, nor the
+    words of messages."""
+    return tuple(model for model in every_table() if model not in (FragmentBatch, MessageWords))
 
 
 def kind_of(model: type[models.Model]) -> str:

@@ -13,10 +13,18 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
+from helix_sessions.conf import conf
 from helix_sessions.content import blobs, documents
 from helix_sessions.exceptions import SessionExists
-from helix_sessions.models import BlobRef, Event, Message
-from helix_sessions.store.engine import kept_blobs, moments, open_calls, remembered_rows, spending
+from helix_sessions.models import BlobRef, Event, Message, MessageWords
+from helix_sessions.store.engine import (
+    kept_blobs,
+    message_words,
+    moments,
+    open_calls,
+    remembered_rows,
+    spending,
+)
 from helix_sessions.store.engine.connection import after_commit
 from helix_sessions.store.engine.dialect import Statement, dialect_of
 from helix_sessions.store.engine.remembered_rows import KnownRow
@@ -199,6 +207,8 @@ class UnitOfWork:
         position: int = self.session.message_count
         seq = self.event(f"{role}_message", run_id=run_id, turn_id=turn_id, message_position=position)
         self.insert(Message, position=position, seq=seq, role=role, content=text)
+        if conf.TRANSCRIPT_SEARCH:
+            self._keep_words(seq, text)
         self.session.message_count = self.changes["message_count"] = position + 1
         before = self.session.open_calls
         open_now = open_calls.after(before, role, text, position)
@@ -209,6 +219,11 @@ class UnitOfWork:
     def spend(self, amount: spending.Spent) -> None:
         """Count what the session has spent."""
         self.spent = self.spent.plus(amount)
+
+    def _keep_words(self, seq: int, text: str) -> None:
+        """Keep the words of a message for the search in transcripts."""
+        if message_words.are_kept() and (found := message_words.words_in(text)):
+            self.insert(MessageWords, seq=seq, searchable=found)
 
     def note_activity(self) -> None:
         """Note a sign of the agent: of one that runs, or whose run this write begins."""

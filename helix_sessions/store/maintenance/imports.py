@@ -13,8 +13,8 @@ from django.utils import timezone
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidExport, InvalidInput, SessionExists
-from helix_sessions.models import ArchivedRange, Input, Session
-from helix_sessions.store.engine import inputs
+from helix_sessions.models import ArchivedRange, Input, Message, Session
+from helix_sessions.store.engine import inputs, message_words
 from helix_sessions.store.engine.connection import execute
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.ids import new_id
@@ -201,6 +201,9 @@ class _Tree:
             full = len(self.rows) == _ROWS_AT_ONCE  # the size that most statements have
             if execute(self.connection, sql, params, prepare=full) != len(self.rows):
                 raise SessionExists(f"The session {self.session_id!r} was created meanwhile.")
+            if self.model is Message and message_words.are_kept():
+                key, seq, content = (columns.index(name) for name in ("session_id", "seq", "content"))
+                message_words.add(self.connection, [(row[key], row[seq], row[content]) for row in self.rows])
             if self.model is Input:
                 rows = [dict(zip(columns, row, strict=True)) for row in self.rows]
                 inbox.claim(self.connection, self.owner_id, rows)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.transactions import locking_transaction
-from helix_sessions.store.transcript.events import emit_event
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 
@@ -22,9 +22,14 @@ def operate(
     """Make a call, and log the operator and the reason as `operator_action`: both are committed, or
     neither.
 
-    A call that raises has changed nothing and is not logged.
+    A call that raises has changed nothing and is not logged. What an operator does is no sign of the agent.
     """
+
+    def log(work: UnitOfWork) -> None:
+        work.versioned = False
+        work.event("operator_action", {"action": action, "reason": reason, "by": by})
+
     with locking_transaction(store.using):
         outcome = call()
-        emit_event(store, session_id, "operator_action", {"action": action, "reason": reason, "by": by})
+        store._decide(session_id, log)
     return outcome

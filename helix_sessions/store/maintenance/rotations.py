@@ -83,6 +83,9 @@ def _rotate_session(
     store: Store, ring: Keyring, session_id: str, size: int, job: Job[RotationSummary]
 ) -> None:
     connection = store._connection
+    if ring.active is not None and not job.dry_run:
+        with transaction_on(store.using):
+            execute(connection, sql.REMOVE_WORDS, [session_id])  # they would tell what is encrypted
     for rows in encrypted_rows.tables():
         condition = sql.stale(store._dialect, rows, ring)
         for after, page in encrypted_rows.pages(connection, rows, session_id, condition, size):
