@@ -154,6 +154,11 @@ def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
         )
 
 
+def reason(session: Session) -> str:
+    """Why it failed, or its last error, in a few words."""
+    return _brief(_error(session) or session.failure_reason or "")
+
+
 def _error(session: Session) -> str:
     """The error in words: as it was given, or the message of a runner's document."""
     error = session.error

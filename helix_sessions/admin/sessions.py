@@ -16,18 +16,19 @@ from helix_sessions.admin import humanize, presentation, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action, stored
+from helix_sessions.admin.cause_filters import CauseFilter, WithinFilter
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
-from helix_sessions.admin.page_views import PageViews
+from helix_sessions.admin.now_views import NowViews
 from helix_sessions.models import Session
 
 
-class SessionAdmin(ActionViews, PageViews, ConsoleList):
+class SessionAdmin(ActionViews, NowViews, ConsoleList):
     """The list of sessions. They are read on their pages and changed only by actions."""
 
     list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
     list_display_links = ("session",)
-    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter)
+    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter, CauseFilter, WithinFilter)
     ordering = ("-created_at", "-session_id")
     search_fields = ("session_id", "user_id", "agent_type")
     search_help_text = _("The beginning of an id, or a whole user id or agent type.")

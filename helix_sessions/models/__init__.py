@@ -22,6 +22,7 @@ from helix_sessions.models.states import StateSnapshot
 from helix_sessions.models.sub_sessions import SubSessionRef
 from helix_sessions.models.tool_rules import ToolRule
 from helix_sessions.models.webhooks import Webhook, WebhookDelivery
+from helix_sessions.models.workers import Worker
 
 __all__ = [
     "AgentRecord",
@@ -54,4 +55,5 @@ __all__ = [
     "ToolRule",
     "Webhook",
     "WebhookDelivery",
+    "Worker",
 ]

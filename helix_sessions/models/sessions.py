@@ -319,6 +319,12 @@ class Session(models.Model):
                 name="helix_session_error_idx",
                 condition=models.Q(error_fingerprint__isnull=False),
             ),
+            # The failures of some time by their cause, without a look at the rows.
+            models.Index(
+                fields=["status_since", "error_fingerprint", "agent_type"],
+                name="helix_session_failures_idx",
+                condition=models.Q(status="failed"),
+            ),
             models.Index(
                 fields=["status_since"],
                 name="helix_session_ended_idx",

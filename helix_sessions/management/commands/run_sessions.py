@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.runtime.agents import configured_agents
+from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
 from helix_sessions.runtime.webhook_sender import WebhookSender
 from helix_sessions.types import RunOutcome
@@ -51,7 +52,8 @@ class Command(StoreCommand):
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        with WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"]):
+        sender = WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"])
+        with Presence(worker), sender:
             tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
