@@ -201,7 +201,7 @@ class PageViews(ModelAdmin):
             "opts": self.opts,
             "title": _("Waiting"),
             "media": self.media,
-            "page": waits.waiting_page(request.GET.get("after", "")),
+            "page": waits.waiting_page(request.GET.get("after", ""), request.GET.get("tool", "")[:200]),
             "call_actions": _call_actions(request),
         }
         request.current_app = self.admin_site.name
