@@ -13,7 +13,19 @@ from helix_sessions.store import SessionStore
 
 APP = "/admin/helix_sessions/"
 LIST = f"{APP}session/"
-PAGES = ("change", "timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
+PAGES = (
+    "change",
+    "timeline",
+    "trace",
+    "state",
+    "context",
+    "runs",
+    "inbox",
+    "tree",
+    "staging",
+    "calls",
+    "log",
+)
 ACTIONS = {
     "run": "run_session",
     "resume": "resume_session",
