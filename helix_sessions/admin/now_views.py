@@ -10,10 +10,12 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
+from helix_sessions.admin.base import stored
 from helix_sessions.admin.now.causes import Cause
 from helix_sessions.admin.now.page import now_page
 from helix_sessions.admin.now.windows import window_of
 from helix_sessions.admin.page_views import PageViews
+from helix_sessions.models import BulkAction
 
 Remedy = tuple[Action, str]
 
@@ -55,6 +57,7 @@ def now_context(request: HttpRequest) -> dict[str, Any]:
     return {
         "now": page,
         "troubles": [(cause, _address(cause), _remedies(request, cause)) for cause in page.causes],
+        "bulks": list(stored(BulkAction).unfinished().defer("failures").order_by("created_at")[:5]),
         "list_url": reverse("admin:helix_sessions_session_changelist"),
         "panels_url": reverse("admin:helix_sessions_session_now_panels") + f"?window={page.window.name}",
     }

@@ -19,11 +19,10 @@ from helix_sessions.admin.base import is_for_the_list, list_action, stored
 from helix_sessions.admin.cause_filters import CauseFilter, WithinFilter
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
-from helix_sessions.admin.now_views import NowViews
 from helix_sessions.models import Session
 
 
-class SessionAdmin(ActionViews, NowViews, ConsoleList):
+class SessionAdmin(ActionViews, ConsoleList):
     """The list of sessions. They are read on their pages and changed only by actions."""
 
     list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")

@@ -4,6 +4,7 @@ from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.audits import AuditEntry
 from helix_sessions.models.blobs import Blob, BlobRef
+from helix_sessions.models.bulk_actions import BulkAction
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
@@ -30,6 +31,7 @@ __all__ = [
     "AuditEntry",
     "Blob",
     "BlobRef",
+    "BulkAction",
     "Checkpoint",
     "ClientCall",
     "Compaction",

@@ -134,7 +134,7 @@ def _errors(window: Window, now: datetime) -> Iterator[Cause]:
             series=window.series(steps, now),
             example=session.session_id if session is not None else "",
             query=urlencode({"cause": cause or NO_ERROR, "within": window.name}),
-            remedies=("retry", "replay") if cause else ("retry",),
+            remedies=("retry", "change_model_and_retry"),
         )
     left = most[MOST_CAUSES:]
     if left:

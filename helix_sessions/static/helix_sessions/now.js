@@ -63,7 +63,8 @@
     if (button && panels) {
         const label = button.querySelector(".hx-live-label");
         let live = sessionStorage.getItem("hx-now") !== "paused";
-        let wait = INTERVAL;
+        const interval = Number(button.dataset.every) || INTERVAL;
+        let wait = interval;
         let timer = 0;
 
         const show = (state) => {
@@ -91,7 +92,7 @@
                     throw new Error("not the panels: logged out?");
                 }
                 take(panels.querySelector("[data-now]"), fresh);
-                wait = INTERVAL;
+                wait = interval;
                 show("on");
             } catch {
                 wait = Math.min(wait * 2, SLOWEST);
@@ -110,6 +111,6 @@
             plan(0);
         });
         document.addEventListener("visibilitychange", () => plan(0));
-        plan(INTERVAL);
+        plan(interval);
     }
 }

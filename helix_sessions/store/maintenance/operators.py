@@ -9,6 +9,8 @@ from helix_sessions.store.transcript.events import emit_event
 
 T = TypeVar("T")
 
+Changes = dict[str, dict[str, Any]]
+
 
 def operate(
     store: Store,
@@ -18,13 +20,26 @@ def operate(
     *,
     by: dict[str, Any],
     reason: str,
+    changes: Callable[[], Changes] = dict,
 ) -> T:
     """Make a call, and log the operator and the reason as `operator_action`: both are committed, or
     neither.
 
-    A call that raises has changed nothing and is not logged.
+    A call that raises has changed nothing and is not logged. `changes` says, after it, what has another
+    value than before; it is logged too.
     """
     with locking_transaction(store.using):
         outcome = call()
-        emit_event(store, session_id, "operator_action", {"action": action, "reason": reason, "by": by})
+        changed = changes()
+        data = {"action": action, "reason": reason, "by": by, **({"changes": changed} if changed else {})}
+        emit_event(store, session_id, "operator_action", data)
     return outcome
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> Changes:
+    """What is not as it was: by name, the value from which and to which it changed."""
+    return {
+        name: {"from": before.get(name), "to": value}
+        for name, value in after.items()
+        if before.get(name) != value
+    }
