@@ -190,6 +190,10 @@ class Conf:
     STUCK_MINUTES: int = 15
     """The admin shows a running session that has not changed for this long as stuck."""
 
+    TRACE_URL: str = ""
+    """The address of a session's trace where traces are collected, for the admin to link to, with
+    `{trace_id}`, `{session_id}`, `{agent_type}` and `{run_id}` in it. Without it there is no link."""
+
     MASKED_KEYS: list[str] = _SECRETS
     """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
 

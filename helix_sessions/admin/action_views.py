@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.admin.utils import quote
@@ -17,7 +18,8 @@ from django.utils.translation import ngettext
 from helix_sessions.admin import presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
-from helix_sessions.admin.base import ModelAdmin, store, stored
+from helix_sessions.admin.base import store, stored
+from helix_sessions.admin.bulk_views import BulkViews
 from helix_sessions.admin.exports import download
 from helix_sessions.admin.operations import Outcome, carry_out, selected
 from helix_sessions.admin.pages.waiting import Pending, pending
@@ -36,7 +38,7 @@ LONGEST_QUERY = 2_000
 ListAction = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
 
 
-class ActionViews(ModelAdmin):
+class ActionViews(BulkViews):
     """Every action goes through one page, from the list and from a session alike."""
 
     def get_urls(self) -> list[URLPattern]:
@@ -50,6 +52,10 @@ class ActionViews(ModelAdmin):
         def choose(_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
             limit = MOST_AT_ONCE
             ids = list(queryset.order_by().values_list("session_id", flat=True)[: limit + 1])
+            if len(ids) > limit and not (action.is_for_one or action.is_download):
+                query = urlencode({"filter": request.GET.urlencode()})
+                place = reverse("admin:helix_sessions_session_action", args=[action.name])
+                return HttpResponseRedirect(f"{place}?{query}")
             if len(ids) > limit:
                 text = _("At most %d sessions can be acted upon at once. Narrow the list down with filters.")
                 self.message_user(request, text % limit, messages.ERROR)
@@ -66,6 +72,12 @@ class ActionViews(ModelAdmin):
             raise Http404
         if not action.is_allowed(request):
             raise PermissionDenied
+        chosen = request.POST if request.method == "POST" else request.GET
+        if "filter" in chosen:
+            if action.is_for_one or action.is_download:
+                raise Http404
+            begins = self.bulk_begin if request.method == "POST" else self.bulk_confirm
+            return begins(request, action, chosen["filter"])
         if request.method != "POST":
             return self._confirm(request, action, request.GET.getlist("id")[:LISTED], initial=request.GET)
         ids = _posted_ids(request)
@@ -130,6 +142,8 @@ class ActionViews(ModelAdmin):
         if action.name == "delete" and (below := len(set().union(*outcome.results) - set(outcome.done))):
             went = ngettext("%d sub-session went with it.", "%d sub-sessions went with it.", below)
             text = f"{text} {went % below}"
+        if outcome.old_and_new:
+            text += f" {outcome.old_and_new}."
         listed = _listed(request.POST.get("list"))
         if not outcome.failures:
             self.message_user(request, text, messages.SUCCESS)
@@ -243,7 +257,7 @@ def _next(action: Action, outcome: Outcome, listed: str | None) -> str:
     """Where to redirect the operator afterwards."""
     if action.answers:
         return reverse("admin:helix_sessions_session_waiting")
-    if action.is_for_one:
+    if action.is_for_one and isinstance(outcome.results[0], str):  # the new session
         return reverse("admin:helix_sessions_session_change", args=[quote(outcome.results[0])])
     if len(outcome.done) == 1 and action.leaves_session and listed is None:
         return reverse("admin:helix_sessions_session_change", args=[quote(outcome.done[0])])

@@ -21,11 +21,22 @@ from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store, stored
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
+from helix_sessions.admin.pages import (
+    contexts,
+    inbox,
+    overview,
+    runs,
+    states,
+    timeline,
+    tree,
+    waiting,
+    waits,
+    waterfall,
+)
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import AuditEntry, Session
 
-PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
+PAGES = ("timeline", "trace", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
     *presentation.LIST_COLUMNS,
@@ -57,6 +68,8 @@ HEADER_COLUMNS = (
     "fence",
     "lease_owner",
     "lease_expires_at",
+    "usage",
+    "tracing_context",
     "checkpoint_id",
     "checkpointed_at",
 )
@@ -108,6 +121,14 @@ class PageViews(ModelAdmin):
             return self._gone(request, object_id)
         page = timeline.timeline(session, timeline.View.of(request.GET))
         return self._render(request, session, "timeline", {"page": page, "stream_url": _stream(session)})
+
+    def trace_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """A run as a waterfall."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        found = waterfall.waterfall(session, timeline.number(request.GET.get("run")))
+        return self._render(request, session, "trace", {"trace": found})
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What happened after an event, as a piece of the timeline, and the header as it is now."""
@@ -201,7 +222,7 @@ class PageViews(ModelAdmin):
             "opts": self.opts,
             "title": _("Waiting"),
             "media": self.media,
-            "page": waits.waiting_page(request.GET.get("after", "")),
+            "page": waits.waiting_page(request.GET.get("after", ""), request.GET.get("tool", "")[:200]),
             "call_actions": _call_actions(request),
         }
         request.current_app = self.admin_site.name
@@ -269,6 +290,12 @@ class PageViews(ModelAdmin):
 
     def _header(self, request: HttpRequest, session: Session) -> dict[str, Any]:
         now = timezone.now()
+        allowed = [
+            action
+            for action in ACTIONS.values()
+            if not action.answers and action.is_allowed(request) and not action.refusal(session)
+        ]
+        fitting, more = overview.fitting(allowed, session, now)
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -278,13 +305,15 @@ class PageViews(ModelAdmin):
             "object_id": quote(session.session_id),
             "status_chip": presentation.status_chip(session.status),
             "chips": list(presentation.condition_chips(session, now)),
-            "remarks": [*_unreadable(session), *presentation.remarks(session, now)],
+            "remarks": [*_unreadable(session), *overview.beyond_the_headline(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
-            "actions": [
-                action
-                for action in ACTIONS.values()
-                if not action.answers and action.is_allowed(request) and not action.refusal(session)
-            ],
+            "overview": overview.overview(session, now),
+            "fitting": fitting,
+            "more": more,
+            "open_calls": [call for call in waiting.pending(session) if call.submitted_at is None][:3]
+            if not presentation.is_ended(session)
+            else [],
+            "answers": _call_actions(request),
             "tabs": _tabs(session),
         }
 
@@ -313,6 +342,7 @@ def _tabs(session: Session) -> list[tuple[str, str, int | None]]:
     calls = len(presentation.waiting_calls(session)) + len(waits.awaited(session))
     return [
         ("timeline", _("Timeline"), session.head_seq),
+        ("trace", _("Trace"), None),
         ("state", _("State"), None),
         ("context", _("Context"), None),
         ("runs", _("Runs"), session.turn_count),

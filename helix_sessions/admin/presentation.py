@@ -155,6 +155,11 @@ def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
         )
 
 
+def reason(session: Session) -> str:
+    """Why it failed, or its last error, in a few words."""
+    return _brief(_error(session) or session.failure_reason or "")
+
+
 def _error(session: Session) -> str:
     """The error in words, after the code of a runner's document."""
     error = session.error

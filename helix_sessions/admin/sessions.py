@@ -16,10 +16,10 @@ from helix_sessions.admin import humanize, presentation, searching, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action, stored
+from helix_sessions.admin.cause_filters import CauseFilter, WithinFilter
 from helix_sessions.admin.change_list import SessionChangeList
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
-from helix_sessions.admin.page_views import PageViews
 from helix_sessions.admin.paginator import SortingPaginator
 from helix_sessions.admin.saved_views import SavedViews
 from helix_sessions.messages.usage import usage_of
@@ -27,12 +27,12 @@ from helix_sessions.models import Session
 from helix_sessions.models.fields import NumberAt
 
 
-class SessionAdmin(ActionViews, PageViews, SavedViews, ConsoleList):
+class SessionAdmin(ActionViews, SavedViews, ConsoleList):
     """The list of sessions. They are read on their pages and changed only by actions."""
 
     list_display = ("session", "state", "agent", "messages", "cost", "activity", "age")
     list_display_links = ("session",)
-    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter)
+    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter, CauseFilter, WithinFilter)
     sortable_by = ("messages", "cost", "activity", "age")
     ordering = ("-created_at", "-session_id")
     paginator = SortingPaginator

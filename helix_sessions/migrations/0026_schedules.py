@@ -12,7 +12,7 @@ import helix_sessions.models.schedules
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0024_attachments"),
+        ("helix_sessions", "0025_spend"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

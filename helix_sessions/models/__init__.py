@@ -4,6 +4,7 @@ from helix_sessions.models.agents import AgentRecord
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.audits import AuditEntry
 from helix_sessions.models.blobs import Blob, BlobRef
+from helix_sessions.models.bulk_actions import BulkAction
 from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
@@ -26,6 +27,7 @@ from helix_sessions.models.sub_sessions import SubSessionRef
 from helix_sessions.models.tool_rules import ToolRule
 from helix_sessions.models.transcript_words import MessageWords
 from helix_sessions.models.webhooks import Webhook, WebhookDelivery
+from helix_sessions.models.workers import Worker
 
 __all__ = [
     "AgentRecord",
@@ -33,6 +35,7 @@ __all__ = [
     "AuditEntry",
     "Blob",
     "BlobRef",
+    "BulkAction",
     "Checkpoint",
     "ClientCall",
     "Compaction",
@@ -65,4 +68,5 @@ __all__ = [
     "ToolRule",
     "Webhook",
     "WebhookDelivery",
+    "Worker",
 ]

@@ -368,6 +368,12 @@ class Session(models.Model):
                 name="helix_session_error_idx",
                 condition=models.Q(error_fingerprint__isnull=False),
             ),
+            # The failures of some time by their cause, without a look at the rows.
+            models.Index(
+                fields=["status_since", "error_fingerprint", "agent_type"],
+                name="helix_session_failures_idx",
+                condition=models.Q(status="failed"),
+            ),
             models.Index(
                 fields=["status_since"],
                 name="helix_session_ended_idx",
@@ -384,6 +390,9 @@ class Session(models.Model):
             ("run_session", _("Can have sessions run")),
             ("resume_session", _("Can resume paused and interrupted sessions")),
             ("retry_session", _("Can have the failed runs of sessions tried again")),
+            ("change_model_and_retry_session", _("Can have sessions tried again with another model")),
+            ("rewind_session", _("Can rewind sessions to a checkpoint")),
+            ("replay_session", _("Can replay sessions as branches")),
             ("interrupt_session", _("Can interrupt sessions")),
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),
@@ -398,6 +407,8 @@ class Session(models.Model):
             ("export_session", _("Can export sessions, secrets included")),
             ("approve_call_session", _("Can approve the tool calls of sessions")),
             ("deny_call_session", _("Can deny the tool calls of sessions")),
+            ("approve_calls_session", _("Can approve the waiting calls of many sessions")),
+            ("deny_calls_session", _("Can deny the waiting calls of many sessions")),
             ("answer_call_session", _("Can answer the tool calls of sessions")),
         ]
 

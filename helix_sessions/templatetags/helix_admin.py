@@ -118,6 +118,23 @@ def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     return {"dashboard": found, "list_url": reverse("admin:helix_sessions_session_changelist")}
 
 
+@register.inclusion_tag("admin/helix_sessions/now/first.html", takes_context=True)
+def helix_now(context: dict[str, Any]) -> dict[str, Any]:
+    """What goes wrong now, for those who may see sessions; the dashboard says it where tables are missing."""
+    from helix_sessions.admin.base import forgotten_migrate_told
+    from helix_sessions.admin.now_views import now_context
+    from helix_sessions.exceptions import NotMigrated
+
+    request = context["request"]
+    if not request.user.has_perm("helix_sessions.view_session"):
+        return {}
+    try:
+        with forgotten_migrate_told():
+            return now_context(request)
+    except NotMigrated:
+        return {}
+
+
 @register.filter
 def spaced(value: float | None) -> str:
     """A number with separators between its thousands."""

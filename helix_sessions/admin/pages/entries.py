@@ -83,6 +83,8 @@ class Entry:
     document: Shown | None
     is_truncated: bool
     calls: list[Call] = field(default_factory=list)
+    after: timedelta | None = None
+    """How long after the entry before it."""
 
     @property
     def look(self) -> str:

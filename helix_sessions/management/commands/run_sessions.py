@@ -4,13 +4,16 @@ import os
 import signal
 import threading
 from argparse import ArgumentParser
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandError
 
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.runtime.agents import configured_agents
+from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
 from helix_sessions.runtime.webhook_sender import WebhookSender
 from helix_sessions.types import RunOutcome
@@ -58,10 +61,18 @@ class Command(StoreCommand):
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        with sender:
+        with Presence(worker), sender, self._bulk_runner(options):
             tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
+
+    def _bulk_runner(self, options: dict[str, Any]) -> AbstractContextManager[Any]:
+        """What operators ask for in the admin, where there is one."""
+        if not apps.is_installed("django.contrib.admin"):
+            return nullcontext()
+        from helix_sessions.admin.bulk_runner import BulkRunner
+
+        return BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:
         error = f": {outcome.error}" if outcome.error else ""
