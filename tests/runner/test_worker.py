@@ -134,7 +134,7 @@ class TestWorker:
                 worker._next_deadlines = 0
                 worker._settle_deadlines()
             for _ in range(int(seconds / sender.poll)):
-                assert sender._send() == 0
+                assert sender.step(to_the_end=False) == 0
         assert seconds / worker.poll <= len(captured) <= seconds
 
 

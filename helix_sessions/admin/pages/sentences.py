@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.admin.presentation import moment
+from helix_sessions.messages import errors
 
 LONGEST = 240
 
@@ -123,17 +124,8 @@ def _model_called(data: dict[str, Any]) -> str:
     return f"{text} · {_('attempt %s') % attempt}" if attempt not in (None, 1) else text
 
 
-def _error(data: dict[str, Any]) -> str:
-    """What an error says of itself: its message, else its code or type; empty if it says nothing."""
-    error = data.get("error") or data
-    told: Any = (
-        (error.get(key) for key in ("message", "code", "type")) if isinstance(error, dict) else (error,)
-    )
-    return _word({"told": next((said for said in told if said and str(said).strip()), "")}, "told")
-
-
 def _failed(name: str, data: dict[str, Any]) -> str:
-    error = _error(data)
+    error = _word({"error": errors.in_words(data.get("error") or data)}, "error")
     return f"{name}: {error}" if error else name
 
 
