@@ -50,7 +50,7 @@ def test_failures_are_grouped_by_the_cause_of_their_error(store: SessionStore, a
     assert "refused" in first.title
     assert sum(first.series) == 4
     assert first.example in {"port-0", "port-1", "port-2", "other-agent"}
-    assert {cause.title for cause in others} == {"tool_failed · No space left", "Given up"}
+    assert {cause.title for cause in others} == {"tool_failed · ToolFailed: No space left", "Given up"}
     for cause in (first, *others):  # each leads to the list of exactly its sessions
         assert len(rows_of(admin_client.get(f"{LIST}?{cause.query}"))) == cause.count, cause.title
 

@@ -125,7 +125,7 @@ def _model_called(data: dict[str, Any]) -> str:
 
 
 def _failed(name: str, data: dict[str, Any]) -> str:
-    error = _word({"error": errors.in_words(data.get("error") or data)}, "error")
+    error = _word({"error": errors.in_words(data.get("error") or data)}, "error").strip()
     return f"{name}: {error}" if error else name
 
 
