@@ -116,6 +116,7 @@ def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict
     return {
         **state_rows.columns_of_frame(checkpoint.frame, BRANCHED_COLUMNS),
         "owner_id": source.owner_id,
+        "base_priority": source.base_priority,
         "state_base": checkpoint.state_base,
         "state_number": checkpoint.state_number,
         "step_count": checkpoint.step_count,
