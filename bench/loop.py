@@ -116,13 +116,24 @@ class _Loop:
                 self._add("commit to wake-up by NOTIFY, p50", name, max(0.0, median(woken)), "ms")
 
     def idle(self) -> None:
-        with self._workers(OURS, 1) as notes:
+        with self._workers(OURS, 1) as notes, self._without_autovacuum():
             notes.go()
             time.sleep(4)
             before, began = self._transactions(), time.monotonic()
             time.sleep(IDLE_SECONDS)
             rate = (self._transactions() - before) / (time.monotonic() - began)
         self._add("queries of an idle worker", OURS, rate, "a second")
+
+    @contextmanager
+    def _without_autovacuum(self) -> Iterator[None]:
+        """Its transactions are the server's own."""
+        self._place.execute("ALTER SYSTEM SET autovacuum = off")
+        self._place.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self._place.execute("ALTER SYSTEM RESET autovacuum")
+            self._place.execute("SELECT pg_reload_conf()")
 
     def _transactions(self) -> int:
         sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'ours'"

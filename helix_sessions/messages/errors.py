@@ -7,6 +7,12 @@ from typing import Any
 _LONGEST = 2_000
 """So much of a message tells its cause."""
 
+_SENTENCES = (
+    *("TransientError", "ContextOverflow", "ContextUnavailable"),
+    *("InvalidDocument", "InvalidInput", "InvalidWrites"),
+)
+"""Errors of ours, whose messages are sentences."""
+
 _VARIABLE = re.compile(
     r"""
       0x[0-9a-f]+                                         # addresses
@@ -38,8 +44,8 @@ def in_words(error: Any) -> str:
     if not isinstance(error, dict):
         return "" if error is None else str(error)
     kind, message = error.get("type"), error.get("message")
-    told = message or error.get("code") or ""
-    return f"{kind}: {told}" if kind and told and kind != told else str(told or kind or "")
+    told = str(message or error.get("code") or kind or "")
+    return told if not kind or kind in _SENTENCES or kind == told else f"{kind}: {told}"
 
 
 def fingerprint(type: str | None, message: str) -> str:
