@@ -7,7 +7,7 @@ Schema = dict[str, Any]
 try:
     from drf_spectacular.settings import spectacular_settings
 except ImportError:  # pragma: no cover - the extra `schema` is not installed
-    spectacular_settings = None
+    spectacular_settings = None  # type: ignore[assignment]
 
 _NULL = {"type": "null"}
 
@@ -16,7 +16,8 @@ def written(schema: Schema) -> Schema:
     """The schema in the version of the project's document."""
     if spectacular_settings is None or not spectacular_settings.OAS_VERSION.startswith("3.0"):
         return schema
-    return _in_3_0(schema)
+    said: Schema = _in_3_0(schema)
+    return said
 
 
 def _in_3_0(schema: Any) -> Any:

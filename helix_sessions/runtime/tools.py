@@ -100,8 +100,8 @@ def add_executed(found: Asked, toolbox: Toolbox, call: ToolCall) -> None:
 def _needs_approval(
     found: Asked, toolbox: Toolbox, call: ToolCall, rule: ToolRule | None, kind: str | None
 ) -> bool:
-    """Whether a person has to decide. A rule that decides instead is noted. Where only the framework says that
-    this very call is a client's, nobody is asked: the answer is a person's anyway."""
+    """Whether a person has to decide. A rule that decides instead is noted. Where only the framework says
+    that this very call is a client's, nobody is asked: the answer is a person's anyway."""
     declared = toolbox.needs_approval(call["name"], kind)
     if rule is None:
         if toolbox.options(call["name"]).approval is False:
