@@ -1,6 +1,6 @@
 """The app's settings: one `HELIX_SESSIONS` dict, typed here, read live."""
 
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from django.conf import settings
 
@@ -68,7 +68,7 @@ class Conf:
     API_POLICY: str = "helix_sessions.api.policy.ParticipantPolicy"
     """The dotted path of the class that says who may do what over HTTP: `may(request, verb, session)`."""
 
-    PARTICIPANT_AGENT_TYPES: list[str] | str | None = None
+    PARTICIPANT_AGENT_TYPES: list[str] | Literal["*"] | None = None
     """The agent types whose sessions a participant may create over HTTP; `"*"` is any. `None`: those that
     `AGENTS` names."""
 
@@ -204,6 +204,9 @@ class Conf:
 
 
 conf = Conf()
+
+RATE_SCOPES = ("read", "write", "create", "answer")
+"""The keys of `API_THROTTLE_RATES`."""
 
 FORMER = frozenset(
     {

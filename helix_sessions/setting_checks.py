@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from rest_framework.throttling import SimpleRateThrottle
 
-from helix_sessions.conf import conf
+from helix_sessions.conf import RATE_SCOPES, conf
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.runtime.agents import driven, is_agent
 from helix_sessions.types import RECOVERY_POLICIES
@@ -105,9 +105,17 @@ def check_aliases(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register()
 def check_rates(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Rates can be read."""
-    found: list[CheckMessage] = []
+    """Rates can be read, and are of a scope that there is."""
     rates = conf.API_THROTTLE_RATES if isinstance(conf.API_THROTTLE_RATES, dict) else {}
+    found: list[CheckMessage] = [
+        Error(
+            f"HELIX_SESSIONS['API_THROTTLE_RATES'] has the scope {scope!r}, which there is not.",
+            hint=f"One of {', '.join(RATE_SCOPES)}.",
+            id="helix_sessions.E011",
+        )
+        for scope in rates
+        if scope not in RATE_SCOPES
+    ]
     for scope, rate in rates.items():
         try:
             SimpleRateThrottle.parse_rate(_Parser(), rate)

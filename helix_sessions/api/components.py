@@ -38,6 +38,7 @@ from drf_spectacular.plumbing import (
 from drf_spectacular.settings import spectacular_settings
 from rest_framework.serializers import ChoiceField
 
+from helix_sessions.api import oas
 from helix_sessions.api.outputs import NAMES
 from helix_sessions.api.tickets import PARAMETER, TicketAuthentication
 from helix_sessions.types import Page
@@ -157,7 +158,7 @@ def _union(schemas: list[Schema], nullable: bool) -> Schema:
     if len(schemas) == 1:
         (schema,) = schemas
     elif all(list(schema) == ["type"] for schema in schemas):
-        schema = {"type": [schema["type"] for schema in schemas]}
+        schema = oas.written({"type": [schema["type"] for schema in schemas]})
     else:
         schema = {"oneOf": schemas}
     if not nullable:

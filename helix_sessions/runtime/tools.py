@@ -94,7 +94,9 @@ def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> A
 
 def add_executed(found: Asked, toolbox: Toolbox, call: ToolCall) -> None:
     """A call that needs nobody's decision, or has it."""
-    if call["name"] in toolbox.subagents:
+    if toolbox.is_clients(call["name"]):
+        found.pending.append(pending_call(toolbox, call, CLIENT_TOOL))
+    elif call["name"] in toolbox.subagents:
         _ask_subagent(found, call, toolbox.subagents[call["name"]])
     else:
         found.own.append(call)
@@ -103,15 +105,16 @@ def add_executed(found: Asked, toolbox: Toolbox, call: ToolCall) -> None:
 def _needs_approval(
     found: Asked, toolbox: Toolbox, call: ToolCall, rule: ToolRule | None, kind: str | None
 ) -> bool:
-    """Whether a person has to decide. A rule that decides instead is noted. The answer to a client's tool is
-    a person's anyway."""
+    """Whether a person has to decide. A rule that decides instead is noted. Where only the framework says
+    that this very call is a client's, nobody is asked: the answer is a person's anyway."""
     declared = toolbox.needs_approval(call["name"], kind)
     if rule is None:
         if toolbox.options(call["name"]).approval is False:
             found.approved.add(call["id"])
         return declared
     if rule.decision == "ask":
-        return declared or not toolbox.is_clients(call["name"], kind)
+        name = call["name"]
+        return declared or toolbox.is_clients(name) or not toolbox.is_clients(name, kind)
     if rule.decision == "allow":
         found.approved.add(call["id"])
     if rule.decision == "deny" or declared:

@@ -213,11 +213,12 @@ class RunLoop:
         open_calls = self._journal.open_calls
         turn = await self._journal.start(0)
         step = Step(turn_id=turn.turn_id, number=0)
-        await self._journal.say(turn, step, open_calls.calls)
         order = [call["id"] for call in open_calls.calls]
         asked = tools.Asked(order=order, approved=set(order) - set(open_calls.tries))
         for call in open_calls.calls:
             tools.add_executed(asked, self._toolbox, call)
+        clients = {call.tool_call_id for call in asked.pending}
+        await self._journal.say(turn, step, [call for call in open_calls.calls if call["id"] not in clients])
         results = {call["id"]: tools.refused(call, why) for call, why in asked.refused}
         spawns: list[tuple[ToolCall, Any]] = list(asked.spawns)
         if asked.own:
