@@ -270,5 +270,5 @@ class TestViews:
         view = SavedView.objects.get()
         assert stranger.post(f"{LIST}views/{view.view_id}/remove/").status_code == 403
         assert stranger.get(LIST, {"view": view.view_id}).status_code == 403
-        get_user_model().objects.filter(pk=view.owner_id).first().delete()
+        get_user_model().objects.get(pk=view.owner_id).delete()
         assert not SavedView.objects.exists()
