@@ -300,6 +300,7 @@ class PageViews(ModelAdmin):
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": session.session_id,
+            "listed": request.GET.get("_changelist_filters", ""),
             "media": self.media,
             "session": session,
             "object_id": quote(session.session_id),

@@ -25,7 +25,7 @@ MODEL = 60
 _READ = 2_000
 """So much of a document is read for them."""
 
-_DOCUMENTS = {
+_DOCUMENTS: dict[str, dict[str, Any]] = {
     "error": {"error__isnull": False},
     "pending_client_tool_calls": {"awaiting_client": True},
     "suspended_awaiting_children": {"awaiting_children": True},

@@ -17,7 +17,6 @@ from helix_sessions.conf import conf
 from helix_sessions.content import encryption
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.messages.words import words_of
-from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store.engine import inputs
 
 FOUND_BY_EACH = 500
@@ -33,7 +32,7 @@ LONGEST = 500
 """A longer term finds nothing."""
 
 
-def find(rows: SessionQuerySet, term: str) -> set[str]:
+def find(rows: Any, term: str) -> set[str]:
     """The ids of the sessions among `rows` that a term finds."""
     term = term.strip()
     if not term or len(term) > LONGEST or not _is_text(term):

@@ -22,12 +22,13 @@ from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, Creat
 from helix_sessions.admin.lists import ConsoleList
 from helix_sessions.admin.paginator import SortingPaginator
 from helix_sessions.admin.saved_views import SavedViews
+from helix_sessions.admin.worker_views import WorkerViews
 from helix_sessions.messages.usage import usage_of
 from helix_sessions.models import Session
 from helix_sessions.models.fields import NumberAt
 
 
-class SessionAdmin(ActionViews, SavedViews, ConsoleList):
+class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
     """The list of sessions. They are read on their pages and changed only by actions."""
 
     list_display = ("session", "state", "agent", "messages", "cost", "activity", "age")

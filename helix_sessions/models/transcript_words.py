@@ -44,12 +44,13 @@ _FORGET = (
     " (SELECT rowid FROM helix_sessions_transcript_words"
     f" WHERE helix_sessions_transcript_words MATCH 'place:' || {_PLACE.format('OLD')});"
 )
+_TRIGGER = "CREATE TRIGGER helix_message_words_{0} AFTER {0} ON helix_sessions_messagewords BEGIN {1} END"
 _SQLITE = (
     f"CREATE VIRTUAL TABLE {_INDEX} USING fts5(place, session_id UNINDEXED, searchable,"
     " tokenize = \"unicode61 remove_diacritics 0 categories 'L* N* Co M*'\")",
-    f"CREATE TRIGGER helix_message_words_insert AFTER INSERT ON {_TABLE} BEGIN {_LEARN} END",
-    f"CREATE TRIGGER helix_message_words_update AFTER UPDATE ON {_TABLE} BEGIN {_FORGET} {_LEARN} END",
-    f"CREATE TRIGGER helix_message_words_delete AFTER DELETE ON {_TABLE} BEGIN {_FORGET} END",
+    _TRIGGER.format("insert", _LEARN),
+    _TRIGGER.format("update", f"{_FORGET} {_LEARN}"),
+    _TRIGGER.format("delete", _FORGET),
 )
 _SQLITE_DROP = (
     *(f"DROP TRIGGER IF EXISTS helix_message_words_{when}" for when in ("insert", "update", "delete")),

@@ -20,6 +20,8 @@ from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
+VIEWS = SavedView._default_manager
+
 
 def row_of(client: Client, session_id: str, **query: str) -> str:
     """The text of a row."""
@@ -227,7 +229,7 @@ class TestViews:
         store.create_session("t", agent_type="b")
         response = self.save(admin_client, " Of  b ", "agent=b&p=3")
         assert response.url == f"{LIST}?agent=b"
-        view = SavedView.objects.get()
+        view = VIEWS.get()
         assert (view.name, view.query) == ("Of b", "agent=b")
         page = admin_client.get(LIST).content.decode()
         assert f'href="?view={view.view_id}">Of b</a>' in page
@@ -236,18 +238,18 @@ class TestViews:
             assert rows_of(opened) == ["t"]
         assert "Of b" not in viewer.get(LIST).content.decode()
         assert viewer.post(f"{LIST}views/{view.view_id}/remove/").status_code == 404
-        assert SavedView.objects.exists()
+        assert VIEWS.exists()
         admin_client.post(f"{LIST}views/{view.view_id}/remove/")
-        assert not SavedView.objects.exists()
+        assert not VIEWS.exists()
         assert rows_of(admin_client.get(LIST, {"view": view.view_id}, follow=True)) == ["t", "s"]
 
     def test_the_same_name_again_replaces(self, admin_client: Client, viewer: Client):
         self.save(admin_client, "mine", "agent=a")
-        before = SavedView.objects.get().view_id
+        before = VIEWS.get().view_id
         self.save(admin_client, "mine", "agent=b")
         self.save(viewer, "mine", "agent=c")
-        assert sorted(SavedView.objects.values_list("query", flat=True)) == ["agent=b", "agent=c"]
-        assert SavedView.objects.filter(view_id=before, query="agent=b").exists()
+        assert sorted(VIEWS.values_list("query", flat=True)) == ["agent=b", "agent=c"]
+        assert VIEWS.filter(view_id=before, query="agent=b").exists()
 
     @each(
         ("name", "query"),
@@ -255,20 +257,20 @@ class TestViews:
     )
     def test_refused(self, admin_client: Client, name: str, query: str):
         assert self.save(admin_client, name, query).status_code == 302
-        assert not SavedView.objects.exists()
+        assert not VIEWS.exists()
 
     def test_only_so_many(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(saved_views, "MOST", 2)
         for number in range(3):
             self.save(admin_client, str(number), "agent=a")
-        assert SavedView.objects.count() == 2
+        assert VIEWS.count() == 2
 
     def test_need_the_permission_and_go_with_their_operator(self, stranger: Client, viewer: Client):
         assert self.save(stranger, "x", "agent=a").status_code == 403
         assert viewer.get(self.SAVE).status_code == 405
         self.save(viewer, "x", "agent=a")
-        view = SavedView.objects.get()
+        view = VIEWS.get()
         assert stranger.post(f"{LIST}views/{view.view_id}/remove/").status_code == 403
         assert stranger.get(LIST, {"view": view.view_id}).status_code == 403
-        get_user_model().objects.filter(pk=view.owner_id).first().delete()
-        assert not SavedView.objects.exists()
+        get_user_model().objects.get(pk=view.owner.pk).delete()
+        assert not VIEWS.exists()

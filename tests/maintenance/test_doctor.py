@@ -212,6 +212,8 @@ class TestDoctor:
             )
         if code == "orphan_note":
             store.put_notes("s", {"n": 1})
+        if code == "orphan_message_words":
+            break_rows(f"INSERT INTO {P}_messagewords (session_id, seq, searchable) VALUES ('s', 1, 'x')")
         if code == "orphan_agent_record":
             SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_blob_ref":

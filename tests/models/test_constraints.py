@@ -23,6 +23,7 @@ from helix_sessions.models import (
     FragmentBatch,
     Input,
     Message,
+    MessageWords,
     Run,
     Session,
     StagedChange,
@@ -68,6 +69,7 @@ def session(store: SessionStore) -> str:
     AgentRecord.objects.create(session_id="s", definition={}, system_prompt="")
     Blob.objects.create(sha256="b", name="n", size=1, media_type="text/plain")
     BlobRef.objects.create(session_id="s", blob_id="b")
+    MessageWords.objects.create(session_id="s", seq=1, searchable="x")
     return "s"
 
 
