@@ -59,6 +59,18 @@ def test_what_others_append_meanwhile_is_seen_in_the_next_turn(store: SessionSto
     assert roles == [["user"], first, [*first, "assistant", "system", "tool"]]
 
 
+def test_what_an_agent_does_to_its_context_is_its_own_affair(store: SessionStore, session: str) -> None:
+    def scribble(turn: Any) -> Any:
+        turn.context.messages[0]["content"] = "scribbled"
+        turn.context.messages.append({"role": "user", "content": "scribbled"})
+        return calls("look")
+
+    agent = ScriptedAgent([scribble, "ok"], tools={"look": lambda arguments, turn: 1})
+    store.admit_input(session, "hello")
+    SessionRunner(agent).run(session)
+    assert [message.get("content") for message in agent.turns[-1].context.messages] == ["hello", "", 1]
+
+
 class TestSources:
     def test_the_model_is_told_before_it_is_asked(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent()

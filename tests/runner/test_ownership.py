@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import transaction
 
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
@@ -252,12 +253,15 @@ class TestLeases:
         """Its fences begin at the same number; the owner of the one before is told to stop."""
         gate = Gate()
         store.admit_input(session, "hello")
-        thread, outcomes = in_thread(lambda: SessionRunner(ScriptedAgent([gate])).wake(session))
+        thread, outcomes = in_thread(
+            lambda: SessionRunner(ScriptedAgent([gate]), lease_ttl=300).wake(session)
+        )
         assert gate.entered.wait(20)
         before = lease_of(store, session)
-        store.delete_session(session)
-        store.create_session(session, agent_type="writer")
-        assert store.acquire_lease(session, "another", 60).fence == before.fence
+        with transaction.atomic():
+            store.delete_session(session)
+            store.create_session(session, agent_type="writer")
+            assert store.acquire_lease(session, "another", 60).fence == before.fence
         thread.join(20)
         assert not thread.is_alive(), "it waits for nobody"
         assert [outcome.kind for outcome in outcomes] == ["idle"]

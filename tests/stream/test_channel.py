@@ -136,6 +136,16 @@ def test_own_fragments_come_once(store: SessionStore) -> None:
         assert next(tail).data == {"writer": 0, "n": 0}
 
 
+def test_a_channel_that_is_given_up_leaves_no_file_open(store: SessionStore, channel: Channel) -> None:
+    def open_files_after_use() -> int:
+        store.emit_event("s", "ticked", 1)
+        wait_until(lambda: channel._thread is None)
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files_after_use()
+    assert [open_files_after_use() for _ in range(3)] == [before] * 3
+
+
 def test_pieces_that_do_not_follow_each_other_keep_their_places(way: Way, other: Other) -> None:
     places = [(0, 5), (1, 5), (3, 5), (4, 9), (6, 9)]
     way.hold()
