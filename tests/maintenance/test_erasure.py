@@ -46,8 +46,7 @@ class TestErase:
 
     def test_what_else_refers_to_the_account(self, store: SessionStore, people: tuple[Any, Any]) -> None:
         for person in people:
-            answer = Answer(status=200, headers={}, body="private")
-            store.answer_once(person, "key", "digest", lambda answer=answer: answer)
+            store.answer_once(person, "key", "digest", lambda: Answer(status=200, body="private"))
         assert store.erase_user(owner=people[0], dry_run=True).answers_deleted == 1
         assert store.erase_user(owner=people[0]).answers_deleted == 1
         assert list(IdempotentAnswer.objects.values_list("user_id", flat=True)) == [people[1].pk]

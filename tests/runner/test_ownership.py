@@ -336,7 +336,12 @@ class TestInterrupt:
         store.admit_input(session, "hello")
         looks = threading.Semaphore(0)
         look = type(keeper)._look
-        monkeypatch.setattr(type(keeper), "_look", lambda *args: (look(*args), looks.release()))
+
+        def counted(*args: Any) -> None:
+            look(*args)
+            looks.release()
+
+        monkeypatch.setattr(type(keeper), "_look", counted)
 
         class Slow(Said):
             def observe(self, session: Any) -> Any:

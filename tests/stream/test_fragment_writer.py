@@ -86,7 +86,12 @@ def test_who_discards_waits_for_a_write_under_way():
     writer, queue = writer_with(write), Queue("s", "text")
     writer.enqueue(queue)
     assert entered.wait(20)
-    discarding = threading.Thread(target=lambda: (writer.discard(queue), stored.append("discarded")))
+
+    def discard() -> None:
+        writer.discard(queue)
+        stored.append("discarded")
+
+    discarding = threading.Thread(target=discard)
     discarding.start()
     discarding.join(0.1)
     go.set()
