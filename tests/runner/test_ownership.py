@@ -263,7 +263,10 @@ class TestLeases:
             store.create_session(session, agent_type="writer")
             assert store.acquire_lease(session, "another", 60).fence == before.fence
         thread.join(20)
-        assert not thread.is_alive(), "it waits for nobody"
+        has_stopped = not thread.is_alive()
+        gate.go.set()
+        thread.join(20)
+        assert has_stopped, "nobody else lets it go"
         assert [outcome.kind for outcome in outcomes] == ["idle"]
         assert store.get_messages(session).messages == []
 
