@@ -293,6 +293,9 @@ class TestAfterACrash:
         assert results["unsafe"]["is_error"] is True
         [event] = store.get_events(session, types=["tool_error"])
         assert event.data["code"] == "outcome_unknown"
+        assert len(store.get_events(session, types=["tool_called"])) == 2, "each call was made once"
+        [again] = store.get_events(session, types=["tool_retried"])
+        assert again.data == {"tool_call_id": "safe", "tool_name": "safe", "attempt": 2}
         whole(store, session)
 
     def test_while_attempts_are_left(self, store: SessionStore, session: str) -> None:

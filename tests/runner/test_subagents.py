@@ -370,6 +370,30 @@ class TestBudgets:
         assert work(Costly()) == 1
         assert go_on(store, agent) == ("paused", "budget_exceeded")
 
+    def test_each_counts_what_is_below_it_in_this_activity(self, store: SessionStore) -> None:
+        """Not its siblings, and not what it asked for in an activity before."""
+        left: list[Any] = []
+
+        class Middle(Parent):
+            def run_turn(self, turn: TurnContext) -> Any:
+                left.append(turn.budget and turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        def ask(name: str) -> Any:
+            return lambda arguments, turn: Spawn("middle", "go", mode="persistent", name=name)
+
+        top = ScriptedAgent(
+            [calls("ann", "bob"), calls("bob"), "done"], tools={n: ask(n) for n in ("ann", "bob")}
+        )
+        with_budget(store, top, max_tokens=1000)
+        SessionRuntime().execute("p", ChangeBudget(Budget(max_tokens=9000)))
+        middle = Middle("research")
+        for _ in range(2):  # each of the two asks a child, which uses 200, and goes on
+            while work(middle, types=["middle"]) or work(Costly()):
+                pass
+            go_on(store, top)
+        assert left == [1000, 1000, 800, 800, 1000, 800]
+
     def test_a_crash_does_not_begin_them_anew(self, store: SessionStore) -> None:
         SessionRuntime().create(AgentDefinition("parent", budget=Budget(max_tokens=250)), session_id="p")
         store.admit_input("p", "go")
@@ -404,7 +428,8 @@ def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:
     writes = [{"op": "set", "path": ["seen"], "value": 1}]
     agent = Parent("research", "plain", plain=lambda arguments, turn: ToolResult("here", writes))
     start(store, agent)
-    assert store.load_state("p").custom_state == {"seen": 1}
+    state = store.load_state("p")
+    assert (state.custom_state, state.checkpoint_source) == ({"seen": 1}, "staging")
     assert not store.has_staged_changes("p")
 
 

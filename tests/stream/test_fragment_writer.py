@@ -1,5 +1,7 @@
 """The thread that stores fragments: each once, whatever a write comes to, and none once its message ended."""
 
+import os
+import select
 import threading
 from collections.abc import Callable, Iterator
 
@@ -7,7 +9,7 @@ import pytest
 from django.db import IntegrityError, OperationalError
 
 from helix_sessions.stream import fragment_writer
-from helix_sessions.stream.fragment_writer import FragmentWriter, PendingBatch
+from helix_sessions.stream.fragment_writer import FragmentWriter, PendingBatch, writer_of
 from tests.parallel import wait_until
 
 
@@ -29,6 +31,7 @@ class Queue:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(fragment_writer, "_writers", {})
     for name in ("INTERVAL", "_AFTER_FAILURE", "_IDLE"):
         monkeypatch.setattr(fragment_writer, name, 0.01)
     yield
@@ -83,9 +86,30 @@ def test_who_discards_waits_for_a_write_under_way():
     writer, queue = writer_with(write), Queue("s", "text")
     writer.enqueue(queue)
     assert entered.wait(20)
-    discarding = threading.Thread(target=lambda: (writer.discard(queue), stored.append("discarded")))
+
+    def discard() -> None:
+        writer.discard(queue)
+        stored.append("discarded")
+
+    discarding = threading.Thread(target=discard)
     discarding.start()
     discarding.join(0.1)
     go.set()
     discarding.join(20)
     assert stored == ["written", "discarded"]
+
+
+def test_a_forked_process_writes_by_itself():
+    reader, writer = os.pipe()
+    parent = writer_of("default", lambda _, batches: None)
+    parent.enqueue(Queue("s", "of the parent"))
+    child = os.fork()
+    if child == 0:
+        writer_of("default", lambda _, batches: os.write(writer, b"!") and None).enqueue(Queue("s", "text"))
+        wait_until(lambda: fragment_writer._writers["default"]._thread is None)
+        os._exit(0)
+    os.close(writer)
+    assert select.select([reader], [], [], 20)[0]
+    assert os.read(reader, 1) == b"!"
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(reader)
