@@ -12,6 +12,18 @@ MOST = 4 * 10**18
 
 
 @cache
+def chosen(scopes: tuple[str, ...], named: int | None, enabled: bool) -> str:
+    """A condition on limits: of a key in each of these scopes, so many by their ids, those that are enabled."""
+    conditions = ['"enabled"'] if enabled else []
+    if scopes:
+        of_scopes = [f'("scope" = \'{scope}\' AND "key" = %s)' for scope in scopes]
+        conditions.append(f"({' OR '.join(of_scopes)})")
+    if named is not None:
+        conditions.append(f'"limit_id" IN ({", ".join(["%s"] * named) or "NULL"})')
+    return " AND ".join(conditions) or "1 = 1"
+
+
+@cache
 def take_entries(owned: bool) -> str:
     """Remove some entries and return them. Those that a turn is writing now are left for the next time."""
     entries = table(SpendEntry).name
