@@ -13,7 +13,7 @@ MOST = 4 * 10**18
 
 @cache
 def chosen(scopes: tuple[str, ...], named: int | None, enabled: bool) -> str:
-    """A condition on limits: of a key in each of these scopes, so many by their ids, those that are enabled."""
+    """A condition on limits: of a key in each of these scopes, so many by their ids, only enabled ones."""
     conditions = ['"enabled"'] if enabled else []
     if scopes:
         of_scopes = [f'("scope" = \'{scope}\' AND "key" = %s)' for scope in scopes]
