@@ -1,8 +1,8 @@
 """What counting the spending costs a step: `python -m bench.spend [seconds] [rounds]`.
 
 Sixteen processes commit turns through the loop's own writes, without a report of usage and with one, which
-is counted for the limits: of one owner, and of sixteen; without a limit and with nine. The ways take turns, so
-that only ratios of one run are compared. It starts a private PostgreSQL server, as the tests do.
+is counted for the limits: of one owner, and of sixteen; without a limit and with nine. The ways take turns,
+so that only ratios of one run are compared. It starts a private PostgreSQL server, as the tests do.
 """
 
 import multiprocessing
@@ -24,8 +24,8 @@ def main() -> int:
 
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    with private_server() as url:
-        os.environ["DATABASE_URL"] = url
+    with private_server() as server:
+        os.environ["DATABASE_URL"] = server.url
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
         import django
 
