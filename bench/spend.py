@@ -1,8 +1,9 @@
-"""What counting the spending costs a step: `python -m bench.spend [seconds] [rounds]`.
+"""What counting the spending costs a step: `python -m bench.spend [seconds]`.
 
-Sixteen processes commit turns through the loop's own writes, without a report of usage and with one, which
-is counted for the limits: of one owner, and of sixteen; without a limit and with nine. The ways take turns,
-so that only ratios of one run are compared. It starts a private PostgreSQL server, as the tests do.
+Sixteen processes drive sessions through the loop, turn after turn with a tool, each in turns with and without
+the counting, so that whatever else the machine does slows both alike: all for one owner, and each for an owner
+of its own; without a limit and with nine. The ratio is that of the median times of a run of ten turns. It starts
+a private PostgreSQL server, as the tests do.
 """
 
 import multiprocessing
@@ -11,19 +12,16 @@ import sys
 from multiprocessing.connection import Connection
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 WRITERS = 16
-WAYS = ("no report", "one owner", "sixteen owners")
-STEPS_AT_ONCE = 10
+TURNS = 10
 
 
 def main() -> int:
-    """Print steps per second of each way, and its ratio to that without a report."""
+    """Print the throughput with the counting, as a share of that without."""
     from tests.postgres import private_server
 
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
     with private_server() as server:
         os.environ["DATABASE_URL"] = server.url
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
@@ -37,22 +35,22 @@ def main() -> int:
         try:
             for limits in (0, 9):
                 _set_limits(limits)
-                rates: dict[str, list[float]] = {way: [] for way in WAYS}
-                for _ in range(rounds):
-                    for way in WAYS:
-                        rates[way].append(_rate(writers, way, seconds))
-                _print(limits, rates)
+                for owners in (1, WRITERS):
+                    _print(limits, owners, _durations(writers, owners, seconds))
         finally:
             for writer in writers:
                 writer.process.terminate()
     return 0
 
 
-def _print(limits: int, rates: dict[str, list[float]]) -> None:
-    print(f"{limits} limits, {WRITERS} writers")
-    for way in WAYS:
-        ratios = [rate / base for rate, base in zip(rates[way], rates[WAYS[0]], strict=True)]
-        print(f"  {way:15} {median(rates[way]):8.0f} steps/s   {median(ratios):.3f} of the first")
+def _print(limits: int, owners: int, durations: dict[bool, list[float]]) -> None:
+    plain, counted = median(durations[False]), median(durations[True])
+    runs = len(durations[True])
+    print(
+        f"{WRITERS} writers, {owners:2} owners, {limits} limits: {plain / counted:.3f} of the throughput"
+        f" ({runs} runs each, {plain * 1000:.0f} and {counted * 1000:.0f} ms)",
+        flush=True,
+    )
 
 
 def _set_limits(number: int) -> None:
@@ -64,14 +62,18 @@ def _set_limits(number: int) -> None:
         SessionStore().set_spend_limit(scope=scope, key=key, window=window, usd=10**8)  # type: ignore[arg-type]
 
 
-def _rate(writers: list["_Writer"], way: str, seconds: float) -> float:
+def _durations(writers: list["_Writer"], owners: int, seconds: float) -> dict[bool, list[float]]:
     for writer in writers:
-        writer.pipe.send((way, seconds))
-    return sum(float(writer.pipe.recv()) for writer in writers)
+        writer.pipe.send((owners, seconds))
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for writer in writers:
+        for counts, durations in writer.pipe.recv().items():
+            found[counts] += durations
+    return found
 
 
 class _Writer:
-    """A process with a session of its own for each way."""
+    """A process with sessions of its own."""
 
     def __init__(self, number: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -87,24 +89,35 @@ def _write(number: int, pipe: Connection) -> None:
     from helix_sessions.runtime import SessionRunner
     from helix_sessions.runtime.scripted import ScriptedAgent, calls
     from helix_sessions.store import SessionStore
+    from helix_sessions.store.driving.driver import Driver
+    from helix_sessions.store.engine import spending
     from helix_sessions.types import TurnOutcome
 
-    store = SessionStore()
-    for way in WAYS:
-        owner = number + 1 if way == WAYS[2] else 1
-        store.create_session(f"{way} {number}", agent_type="bench", owner=owner)
+    store, record, ask = SessionStore(), spending.record, Driver.ask_spend
+    usage = {"cost": 0.001, "input_tokens": 900, "output_tokens": 90}
+    script = [TurnOutcome(calls("tool"), usage=usage)] * (TURNS - 1) + [TurnOutcome("done", usage=usage)]
+
+    def run(key: str, counts: bool) -> float:
+        spending.record = record if counts else lambda work: None
+        Driver.ask_spend = ask if counts else lambda driver: None  # type: ignore[method-assign]
+        store.admit_input(key, "go on")
+        runner = SessionRunner(ScriptedAgent(script, tools={"tool": lambda arguments, turn: 1}), store=store)
+        began = perf_counter()
+        runner.run(key)
+        return perf_counter() - began
+
     while True:
-        way, seconds = pipe.recv()
-        usage: Any = None if way == WAYS[0] else {"cost": 0.001, "input_tokens": 900, "output_tokens": 90}
-        step = TurnOutcome(calls("tool"), usage=usage)
-        key, turns, began = f"{way} {number}", 0, perf_counter()
+        owners, seconds = pipe.recv()
+        keys = {counts: f"{number} {owners} {counts}" for counts in (False, True)}
+        for key in keys.values():
+            if not store.session_exists(key):
+                store.create_session(key, agent_type="bench", owner=1 + number % owners)
+        durations: dict[bool, list[float]] = {False: [], True: []}
+        began = perf_counter()
         while perf_counter() - began < seconds:
-            script = [step] * (STEPS_AT_ONCE - 1) + [TurnOutcome("done", usage=usage)]
-            agent = ScriptedAgent(script, tools={"tool": lambda arguments, turn: 1})
-            store.admit_input(key, "go on")
-            SessionRunner(agent, store=store).run(key)
-            turns += len(agent.turns)
-        pipe.send(turns / (perf_counter() - began))
+            for counts, key in keys.items():
+                durations[counts].append(run(key, counts))
+        pipe.send({counts: each[1:] for counts, each in durations.items()})
 
 
 if __name__ == "__main__":
