@@ -3,7 +3,6 @@
 from functools import cache
 
 from helix_sessions.models import SpendEntry, SpendTotal
-from helix_sessions.store.engine.dialect import Dialect
 from helix_sessions.store.engine.tables import insert_sql, table
 
 ENTRY = ("day", "owner_key", "agent_type", "nano_usd", "tokens")
@@ -69,15 +68,13 @@ def _sum(name: str, larger: bool) -> str:
 
 
 @cache
-def read_totals(dialect: Dialect, owned: bool) -> str:
-    """All totals, or those of one owner."""
-    totals = table(SpendTotal)
+def read_all(owned: bool) -> str:
+    """All totals and entries, or those of one owner, in one statement: an entry is not seen twice while it is
+    folded. An entry has its owner and agent type in place of scope and key, and no window."""
+    totals, entries = table(SpendTotal).name, table(SpendEntry).name
     where = ' WHERE "scope" = \'owner\' AND "key" = %s' if owned else ""
-    return f"SELECT {totals.selection(dialect, totals.columns)} FROM {totals.name}{where}"  # noqa: S608
-
-
-@cache
-def read_entries(owned: bool) -> str:
-    """All entries, or those of one owner."""
-    columns = ", ".join(f'"{name}"' for name in ENTRY)
-    return f"SELECT {columns} FROM {table(SpendEntry).name}{_of(owned)}"  # noqa: S608
+    return (
+        f'SELECT "scope", "key", "window", "starts_on", "nano_usd", "tokens" FROM {totals}{where}'  # noqa: S608
+        ' UNION ALL SELECT "owner_key", "agent_type", NULL, "day", "nano_usd", "tokens"'
+        f" FROM {entries}{_of(owned)}"
+    )
