@@ -19,7 +19,9 @@ from helix_sessions.conf import conf
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.models import Session
 from helix_sessions.models.databases import sessions_database
+from helix_sessions.store import SessionStore
 from helix_sessions.store.context.context_tallies import tallies
+from helix_sessions.store.limits import spend_limits
 from helix_sessions.types import SESSION_STATUSES
 
 with needed_from("metrics"):
@@ -77,6 +79,27 @@ class DatabaseCollector:
             yield GaugeMetricFamily(f"helix_sessions_{name}", about, value=found.count())
 
 
+class SpendCollector:
+    """How spend limits stand. No label names a person: the limits of owners are only counted."""
+
+    def collect(self) -> Iterable[Metric]:
+        found = spend_limits.standings(SessionStore(conf.API_DATABASE))
+        for name, about, limits in (
+            ("reached", "Spend limits of which nothing is left.", [each.is_reached for each in found]),
+            ("close", "Spend limits of which little is left.", [each.is_close for each in found]),
+        ):
+            yield GaugeMetricFamily(f"helix_sessions_spend_limits_{name}", about, value=sum(limits))
+        used = GaugeMetricFamily(
+            "helix_sessions_spend_used_ratio",
+            "The used share of the spend limits for agent types and for all.",
+            labels=["scope", "key", "window"],
+        )
+        for each in found:
+            if each.scope != "owner":
+                used.add_metric([each.scope, each.key or "", each.window], each.share)
+        yield used
+
+
 class ContextCollector:
     """What contexts cost this process: time of the sources, and size of what models are told."""
 
@@ -108,6 +131,7 @@ class ContextCollector:
 
 
 REGISTRY.register(DatabaseCollector())
+REGISTRY.register(SpendCollector())
 REGISTRY.register(ContextCollector())
 
 

@@ -21,9 +21,6 @@ from helix_sessions.store.engine.spending import NANO, Standing
 from helix_sessions.store.limits import spend_limits
 from helix_sessions.types import SPEND_SCOPES, SPEND_WINDOWS
 
-CLOSE = 0.8
-"""The share of a limit from which its owner is close to it, where the limit names none to warn at."""
-
 _SELECTORS = ("scope", "key", "window")
 _VALUES = ("usd", "tokens", "warn_at", "enabled")
 
@@ -76,8 +73,8 @@ class CloseFilter(admin.SimpleListFilter):
             return queryset
         found = [
             each.limit_id
-            for each in spend_limits.standings(store(), '"enabled"')
-            if each.is_reached or (self.value() == "close" and is_close(each))
+            for each in spend_limits.standings(store())
+            if each.is_reached or (self.value() == "close" and each.is_close)
         ]
         return queryset.filter(limit_id__in=found)
 
@@ -171,11 +168,11 @@ class SpendLimitAdmin(ModelAdmin):
         words = f"{found.share:.0%}"
         if found.is_reached:
             words = f"{words} · {_now('reached')}"
-        elif is_close(found):
+        elif found.is_close:
             words = f"{words} · {_now('close')}"
         return format_html(
             '<span class="{}"><progress max="100" value="{}"></progress> {}</span>',
-            "hx-overdue" if found.is_reached or is_close(found) else "",
+            "hx-overdue" if found.is_reached or found.is_close else "",
             min(100, round(found.share * 100)),
             words,
         )
@@ -186,20 +183,13 @@ class SpendLimitAdmin(ModelAdmin):
         return widgets.when(None if found is None else found.resets_at)
 
 
-def is_close(standing: Standing) -> bool:
-    """Whether so much is used that somebody should look."""
-    return standing.share >= (standing.warn_at or CLOSE)
-
-
 def _standing(row: Any) -> Standing | None:
     return getattr(row, "standing", None)
 
 
 def _standings(limit_ids: list[str]) -> dict[str, Standing]:
-    if not limit_ids:
-        return {}
-    condition = f'"limit_id" IN ({", ".join(["%s"] * len(limit_ids))})'
-    return {each.limit_id: each for each in spend_limits.standings(store(), condition, limit_ids)}
+    found = spend_limits.standings(store(), limit_ids=limit_ids, enabled=False)
+    return {each.limit_id: each for each in found}
 
 
 def _names(keys: list[Any]) -> dict[str, str]:

@@ -120,6 +120,8 @@ def test_to_another_installation(store: SessionStore, ada: Any, bob: Any) -> Non
     before = status(store)
     assert {json.loads(line).get("kind") for line in whole.splitlines()} >= {"spend_limit", "spend_total"}
     assert "spend_" not in some
+    store.import_sessions(whole.splitlines(), on_collision="skip")  # where all of it is
+    assert status(store) == before
     emptied()
     for _ in range(2):
         store.import_sessions(whole.splitlines(), on_collision="skip")

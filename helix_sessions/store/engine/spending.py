@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NANO = 10**9
 FIRST_DAY = date.min
 """The first day of the window `total`."""
+CLOSE = 0.8
 _MOST = 10**15
 """No single report counts for more: a million dollars."""
 
@@ -74,6 +75,11 @@ class Standing:
         """Nothing is left."""
         limits = (self.nano_usd, self.tokens)
         return any(limit is not None and used >= limit for used, limit in zip(self.used, limits, strict=True))
+
+    @property
+    def is_close(self) -> bool:
+        """Little is left: the share of the warning is reached, or else four fifths."""
+        return self.share >= (CLOSE if self.warn_at is None else self.warn_at)
 
     @property
     def owes_warning(self) -> bool:

@@ -1,6 +1,6 @@
 """Spend limits: set, listed, deleted, and how they stand."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -10,7 +10,7 @@ from helix_sessions.store.engine import inputs, spending
 from helix_sessions.store.engine.connection import fetch, transaction_on
 from helix_sessions.store.engine.spending import NANO, Standing, Standings
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.limits import spend_totals
+from helix_sessions.store.limits import spend_totals, sql
 from helix_sessions.types import (
     SPEND_SCOPES,
     SPEND_WINDOWS,
@@ -78,25 +78,26 @@ def spend_status(store: Store, *, owner: Any = None, agent_type: str | None = No
             raise InvalidInput("A store of one owner tells what that owner has spent.")
         owner = store._owner
     kind = inputs.optional_identifier(agent_type, "agent_type")
-    conditions = ['"enabled"']
-    params: list[str] = []
-    chosen = []
-    for scope, key in (("owner", inputs.owner_key(owner)), ("agent_type", kind)):
-        if key is not None:
-            chosen.append(f'("scope" = \'{scope}\' AND "key" = %s)')
-            params.append(str(key))
-    if chosen:
-        conditions.append(f"({' OR '.join(chosen)})")
-    return [status_of(standing) for standing in standings(store, " AND ".join(conditions), params)]
+    found = standings(store, owner=inputs.owner_key(owner), agent_type=kind)
+    return [status_of(standing) for standing in found]
 
 
-def standings(store: Store, condition: str = "1 = 1", params: Iterable[Any] = ()) -> Standings:
-    """How the limits stand that meet a condition on their columns, those included that are not enabled."""
-    days = spending.starts(spending.today())
-    dialect = store._dialect
-    given = dialect.parameters([*(days[window] for window in SPEND_WINDOWS), *params])
-    text = spending.standings_sql(dialect, condition)
-    return spending.read_standings(fetch(store._connection, text, given))
+def standings(
+    store: Store,
+    *,
+    owner: Any = None,
+    agent_type: str | None = None,
+    limit_ids: Sequence[str] | None = None,
+    enabled: bool = True,
+) -> Standings:
+    """How limits stand: those of an owner or an agent type, those with these ids, or all."""
+    dialect, days = store._dialect, spending.starts(spending.today())
+    keys = {"owner": owner, "agent_type": agent_type}
+    keys = {scope: str(key) for scope, key in keys.items() if key is not None}
+    named = None if limit_ids is None else len(limit_ids)
+    text = spending.standings_sql(dialect, sql.chosen(tuple(keys), named, enabled))
+    params = [*(days[window] for window in SPEND_WINDOWS), *keys.values(), *(limit_ids or ())]
+    return spending.read_standings(fetch(store._connection, text, dialect.parameters(params)))
 
 
 def status_of(standing: Standing) -> SpendStatus:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import Any
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
@@ -53,14 +54,13 @@ def add(connection: BaseDatabaseWrapper, sums: dict[Place, Spent], *, larger: bo
 
 def read(using: str, *, owner: str | None = None) -> dict[Place, Spent]:
     """All totals with what is not folded yet, or those of one owner."""
-    given = [] if owner is None else [owner]
-    with transaction_on(using) as connection, dialect_of(connection).own_lock_timeout(connection):
-        entries = fetch(connection, sql.read_entries(owner is not None), given)
-        totals = fetch(connection, sql.read_totals(dialect_of(connection), owner is not None), given)
-    sums = {place: amount for place, amount in _sums(entries).items() if owner in (None, place[1])}
-    for scope, key, window, starts_on, *amount in totals:
-        place = (scope, key, window, _date(starts_on))
-        sums[place] = sums.get(place, Spent()).plus(Spent(*amount))
+    connection = connections[using]
+    found = fetch(connection, sql.read_all(owner is not None), [] if owner is None else [owner, owner])
+    sums = _sums((row[3], row[0], row[1], *row[4:]) for row in found if row[2] is None)
+    for scope, key, window, starts_on, *amount in found:
+        if window is not None:
+            place = (scope, key, window, _date(starts_on))
+            sums[place] = sums.get(place, Spent()).plus(Spent(*amount))
     return {place: amount for place, amount in sums.items() if owner is None or place[0] == "owner"}
 
 

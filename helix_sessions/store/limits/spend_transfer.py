@@ -63,8 +63,10 @@ class SpendImporter:
             raise InvalidExport(f"A {LIMIT} or {TOTAL} cannot come in: {error}") from None
 
     def flush(self) -> None:
-        """Write the totals that were taken."""
+        """Write the totals that were taken. What is here is folded before, so that they are compared with all
+        of it."""
         if self._totals:
+            spend_totals.fold(self.using)
             with transaction_on(self.using) as connection:
                 spend_totals.add(connection, self._totals, larger=True)
             self._totals = {}

@@ -3,12 +3,23 @@
 from functools import cache
 
 from helix_sessions.models import SpendEntry, SpendTotal
-from helix_sessions.store.engine.dialect import Dialect
 from helix_sessions.store.engine.tables import insert_sql, table
 
 ENTRY = ("day", "owner_key", "agent_type", "nano_usd", "tokens")
 MOST = 4 * 10**18
 """What a total stops at: two of them still fit into a column."""
+
+
+@cache
+def chosen(scopes: tuple[str, ...], named: int | None, enabled: bool) -> str:
+    """A condition on limits: of a key in each of these scopes, so many by their ids, only enabled ones."""
+    conditions = ['"enabled"'] if enabled else []
+    if scopes:
+        of_scopes = [f'("scope" = \'{scope}\' AND "key" = %s)' for scope in scopes]
+        conditions.append(f"({' OR '.join(of_scopes)})")
+    if named is not None:
+        conditions.append(f'"limit_id" IN ({", ".join(["%s"] * named) or "NULL"})')
+    return " AND ".join(conditions) or "1 = 1"
 
 
 @cache
@@ -57,15 +68,13 @@ def _sum(name: str, larger: bool) -> str:
 
 
 @cache
-def read_totals(dialect: Dialect, owned: bool) -> str:
-    """All totals, or those of one owner."""
-    totals = table(SpendTotal)
+def read_all(owned: bool) -> str:
+    """All totals and entries, or those of one owner, in one statement: an entry is not seen twice while it is
+    folded. An entry has its owner and agent type in place of scope and key, and no window."""
+    totals, entries = table(SpendTotal).name, table(SpendEntry).name
     where = ' WHERE "scope" = \'owner\' AND "key" = %s' if owned else ""
-    return f"SELECT {totals.selection(dialect, totals.columns)} FROM {totals.name}{where}"  # noqa: S608
-
-
-@cache
-def read_entries(owned: bool) -> str:
-    """All entries, or those of one owner."""
-    columns = ", ".join(f'"{name}"' for name in ENTRY)
-    return f"SELECT {columns} FROM {table(SpendEntry).name}{_of(owned)}"  # noqa: S608
+    return (
+        f'SELECT "scope", "key", "window", "starts_on", "nano_usd", "tokens" FROM {totals}{where}'  # noqa: S608
+        ' UNION ALL SELECT "owner_key", "agent_type", NULL, "day", "nano_usd", "tokens"'
+        f" FROM {entries}{_of(owned)}"
+    )
