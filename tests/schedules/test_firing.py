@@ -1,5 +1,7 @@
 """Schedules fire what is due, each firing once; overlap, missed firings, the days when clocks are changed."""
 
+from typing import Any
+
 import pytest
 from django.db import transaction
 
@@ -329,7 +331,7 @@ def test_a_caller_that_rolls_back_has_fired_nothing(store, clock, hourly):
     assert store.fire_schedules() == 1
 
 
-ENTERED = {
+ENTERED: dict[str, list[Any]] = {
     "cron": ["0 0 30 2 *", "every day", "", "* * * *", 5],
     "timezone": ["Mars/Olympus", "", "../UTC"],
     "name": ["", "x" * 201, 5],

@@ -149,6 +149,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "counter_raised": lambda data: f"{_word(data, 'counter')} = {_word(data, 'value')}",
     "tool_rule_set": _rule_set,
     "tool_rule_deleted": lambda data: _("Tool rule revoked: %(decision)s %(tool)s") % _rule(data),
+    "schedule_fired": lambda data: _("Fired by a schedule, for %s") % _word(data, "firing_at"),
     "session_updated": lambda data: _("Description changed: %s") % _names(data, "fields"),
     "metadata_patched": lambda data: _("Metadata changed: %s") % _names(data, "keys"),
     "messages_truncated": lambda data: _("%s messages truncated") % _word(data, "removed"),
