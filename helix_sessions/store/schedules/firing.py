@@ -21,15 +21,16 @@ from helix_sessions.models.schedules import plan_of
 from helix_sessions.store.engine.connection import after_commit, transaction_on
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.inbox import inbox
-from helix_sessions.store.schedules import overlaps, schedules
+from helix_sessions.store.schedules import schedules
 from helix_sessions.store.sessions import create
-from helix_sessions.types import ScheduleFiring
+from helix_sessions.types import TERMINAL_STATUSES, ScheduleFiring
 
 MISSED_AFTER = timedelta(minutes=1)
 KEPT_FIRINGS = 100
 """So many firings of a schedule can be looked at."""
 MAX_ERROR = 500
 _AT_ONCE = 200
+_SUSPENDED = "suspended_"
 
 _log = logging.getLogger("helix_sessions.schedules")
 
@@ -133,7 +134,7 @@ class _Firing:
         if made is not None:
             return made
         before = self.rows.filter(state__in=("fired", "queued")).order_by("-firing_id").first()
-        waits = before is not None and overlaps.is_under_way(self.store.using, before)
+        waits = before is not None and is_under_way(self.store.using, before)
         row = models.ScheduleFiring(schedule_id=self.schedule.pk, firing_at=at, made_at=self.now)
         row.state = "queued" if waits and queues else "skipped" if waits else "fired"
         if row.state != "skipped":
@@ -150,7 +151,7 @@ class _Firing:
         for row in self.rows.filter(state="queued").order_by("firing_id"):
             before = self.rows.filter(state="fired", firing_id__lt=row.firing_id)
             last = before.order_by("-firing_id").first()
-            if last is not None and overlaps.is_under_way(self.store.using, last):
+            if last is not None and is_under_way(self.store.using, last):
                 break
             row.state = "fired"
             try:
@@ -238,6 +239,27 @@ class _Firing:
         told = {name: getattr(row, name) for name in names}
         send = partial(signals.schedule_fired.send_robust, models.Schedule, **told)
         after_commit(self.store._connection, send, robust=True)
+
+
+def is_under_way(using: str, firing: models.ScheduleFiring) -> bool:
+    """Whether the firing is pending, running or waiting. What else its session does is not looked at."""
+    key = {"session_id": firing.session_id}
+    given = models.Input.objects.using(using).filter(**key, input_id=firing.input_id).first()
+    session = models.Session.objects.using(using).filter(**key).only("status").first()
+    if given is None or session is None or given.cancelled_seq is not None:
+        return False
+    if given.promoted_seq is None:
+        return True
+    runs = models.Run.objects.using(using).filter(**key).order_by("turn")
+    began = runs.filter(start_sequence__lte=given.promoted_seq).last()
+    if began is None:  # it was promoted by hand
+        return False
+    # A suspended run goes on as another one, up to the first that ends.
+    statuses = runs.filter(turn__gte=began.turn).values_list("status", flat=True)
+    last = next((status for status in statuses if not status.startswith(_SUSPENDED)), None)
+    if last is None:
+        return session.status not in TERMINAL_STATUSES
+    return last == "running"
 
 
 def _name(row: models.ScheduleFiring) -> str:
