@@ -29,6 +29,7 @@ from helix_sessions.store.maintenance import doctor, export_rows, import_gate
 from helix_sessions.store.maintenance.import_ids import Renames
 from helix_sessions.store.maintenance.job import Job
 from helix_sessions.store.memory.transfer import MemoryImporter
+from helix_sessions.store.schedules.transfer import ScheduleImporter
 from helix_sessions.store.state import runnable
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import COLLISIONS, UNSET, Collision, TransferSummary
@@ -46,26 +47,28 @@ def import_sessions(
     check: bool = True,
     on_progress: Callable[[TransferSummary], None] | None = None,
 ) -> TransferSummary:
-    """Import the sessions and memories that `export_sessions` wrote, exactly as they were.
+    """Import the sessions, memories and schedules that `export_sessions` wrote, exactly as they were.
 
     Each tree is one transaction. When one of its ids exists, `fail` raises `SessionExists`, `skip` skips
     the tree, and `renew` gives each of its sessions a new id, everywhere it is named. `owner` replaces
     the owners, because their keys are other people in another installation; `None` is no owner. With
     `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
     is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
-    skipped.
+    skipped. Schedules are treated as sessions are, and fire from now on.
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
     new_owner = owner if owner is UNSET else inputs.owner_key(owner)
     reader = _Reader(lines)
     job = Job(TransferSummary(), on_progress=on_progress)
     memories = MemoryImporter(store.using, on_collision, new_owner)
+    schedules = ScheduleImporter(store.using, on_collision, new_owner)
     with reader.located():
         export_rows.check_header(reader.line())
-        for members in job.over(reader.trees(memories)):
+        for members in job.over(reader.trees(memories, schedules)):
             _import_tree(store, reader, members, on_collision, new_owner, check, job)
         memories.flush()
-    job.count(memories=memories.written, skipped=memories.skipped)
+    job.count(memories=memories.written, schedules=schedules.written)
+    job.count(skipped=memories.skipped + schedules.skipped)
     return job.summary
 
 
@@ -248,12 +251,14 @@ class _Reader:
             raise InvalidExport("A record has no kind.")
         return found
 
-    def trees(self, memories: MemoryImporter) -> Iterator[list[str]]:
+    def trees(self, memories: MemoryImporter, schedules: ScheduleImporter) -> Iterator[list[str]]:
         """The ids of each tree; the caller reads or skips its records before the next. What lies between
-        trees goes to `memories`."""
+        trees goes to `memories` and `schedules`."""
         while (found := self.next())["kind"] != '"end"':
             if found["kind"] == '"memory"':
                 memories.add(found)
+            elif found["kind"] == '"schedule"':
+                schedules.add(found)
             else:
                 yield _members(found)
 
