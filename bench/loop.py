@@ -163,7 +163,8 @@ class _Loop:
             copy_session(*(self._place, database, "helix_sessions_session", "first", size), runnable_at=later)
             free = (
                 "UPDATE helix_sessions_session SET runnable_at = now() - interval '1 minute',"
-                " deferred = false, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL, attempts = 0"
+                " deferred = false, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,"
+                " attempts = 0"
                 f" WHERE session_id IN ({', '.join(repr(f'filled-{n}') for n in range(1, DUE + 1))})"
             )
 
