@@ -205,6 +205,7 @@ class Migration(migrations.Migration):
             model_name="schedulefiring",
             name="schedule",
             field=models.ForeignKey(
+                db_index=False,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="firings",
                 to="helix_sessions.schedule",

@@ -135,7 +135,11 @@ class ScheduleFiring(models.Model):
 
     firing_id = models.BigAutoField(primary_key=True)
     schedule = models.ForeignKey(
-        Schedule, verbose_name=_("schedule"), on_delete=models.CASCADE, related_name="firings"
+        Schedule,
+        verbose_name=_("schedule"),
+        on_delete=models.CASCADE,
+        db_index=False,
+        related_name="firings",
     )
     firing_at = models.DateTimeField(_("time"))
     made_at = models.DateTimeField(_("made at"))

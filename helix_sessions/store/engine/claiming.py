@@ -206,7 +206,7 @@ def _is_there(connection: BaseDatabaseWrapper, wanted: Wanted) -> bool:
 def _turn(wanted: Wanted, alias: str) -> str:
     """Whose turn it was last; for a store of one owner, whose it is."""
     if wanted.session_owner is not UNSET:
-        return str(wanted.session_owner)
+        return str(_key(dialect_of(connections[alias]), wanted.session_owner))
     place = _place(alias, wanted)
     if place not in _turns:
         _turns[place] = str(int.from_bytes(os.urandom(4), "big"))
