@@ -7,6 +7,7 @@ users with the permission to see all sessions.
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -17,7 +18,7 @@ from django.utils.crypto import constant_time_compare
 
 from helix_sessions.conf import conf
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.models import Session
+from helix_sessions.models import Schedule, Session
 from helix_sessions.models.databases import sessions_database
 from helix_sessions.store import SessionStore
 from helix_sessions.store.context.context_tallies import tallies
@@ -77,6 +78,15 @@ class DatabaseCollector:
             ("expired", "Expired sessions that no clean-up has reached.", rows.expired(now)),
         ):
             yield GaugeMetricFamily(f"helix_sessions_{name}", about, value=found.count())
+        schedules = Schedule.objects.using(rows.db).filter(enabled=True)
+        late = schedules.filter(next_at__lt=now - timedelta(minutes=1)).count()
+        yield GaugeMetricFamily(
+            "helix_sessions_schedules_late", "Schedules that should have fired a minute ago.", value=late
+        )
+        failing = schedules.filter(last_error__isnull=False).count()
+        yield GaugeMetricFamily(
+            "helix_sessions_schedules_failing", "Schedules whose last firing failed.", value=failing
+        )
 
 
 class SpendCollector:

@@ -14,6 +14,7 @@ from helix_sessions.conf import RATE_SCOPES, conf
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.runtime.agents import driven, is_agent
 from helix_sessions.types import RECOVERY_POLICIES
+from helix_sessions.values.shares import problems
 
 
 @register()
@@ -155,8 +156,6 @@ def check_recovery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 @register()
 def check_concurrency(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """What bounds what runs at once is an owner or an agent type, and a number."""
-    from helix_sessions.store.engine.shares import problems
-
     if not isinstance(conf.CONCURRENCY, dict):
         return []  # said by `check_settings`
     hint = 'For example {"owner": 4, "agent_type:research": 10}.'

@@ -118,8 +118,6 @@ from helix_sessions.values.outbox import (
 from helix_sessions.values.runs import InterruptRequest, Lease, Occupancy, Recovery, Run, UsageTotals, Wake
 from helix_sessions.values.schedules import (
     FIRING_STATES,
-    HIGHEST_PRIORITY,
-    LOWEST_PRIORITY,
     MAX_CATCH_UP,
     OVERLAPS,
     SCHEDULE_SESSIONS,
@@ -130,6 +128,7 @@ from helix_sessions.values.schedules import (
     ScheduleSession,
 )
 from helix_sessions.values.sessions import CasMismatch, CasOk, SessionHead, SessionState, SessionSummary
+from helix_sessions.values.shares import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from helix_sessions.values.state import Checkpoint, CheckpointMeta, CommitResult, StagedChange
 from helix_sessions.values.transcript import (
     AppendResult,

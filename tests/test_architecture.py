@@ -34,7 +34,7 @@ MAY_KNOW = {
     "writes": ("exceptions",),
     "models": ("content", "cron", "exceptions", "types"),
     "checks": ("conf", "content", "exceptions", "models", "store"),
-    "setting_checks": ("conf", "exceptions", "runtime", "types"),
+    "setting_checks": ("conf", "exceptions", "runtime", "types", "values"),
     "deploy_checks": ("conf",),
     "apps": ("checks", "deploy_checks", "setting_checks"),
     "workspaces": ("conf", "content", "exceptions"),

@@ -319,15 +319,8 @@ NEW_SCHEDULE = {
 SCHEDULE = {
     "schedule_id": "01942f5e-6f6c-7000-8000-000000000004",
     **NEW_SCHEDULE,
-    "owner_id": None,
-    "session": "new",
-    "overlap": "skip",
-    "catch_up": 1,
-    "priority": 0,
-    "enabled": True,
-    "created_at": AT,
-    "last_firing_at": None,
-    "last_error": None,
+    **{"owner_id": None, "session": "new", "overlap": "skip", "catch_up": 1, "priority": 0},
+    **{"enabled": True, "created_at": AT, "last_firing_at": None, "last_error": None},
     "next_firings": [f"2026-01-{day}T07:00:00+00:00" for day in ("05", "06", "07", "08", "09")],
 }
 

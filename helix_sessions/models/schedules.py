@@ -1,7 +1,7 @@
 """Schedules, and their firings.
 
-Rows of schedules may be made and saved by anybody, so `save` refuses what is no schedule, and notes when the
-next firing is.
+Rows of schedules may be made and saved by anybody, so their fields refuse what is no schedule, and note when
+the next firing is.
 """
 
 from collections.abc import Collection
@@ -32,9 +32,6 @@ MAX_PROMPT = 100_000
 _TEXTS = {"name": MAX_NAME, "agent_type": 255, "prompt": MAX_PROMPT}
 _CHOICES: dict[str, Collection[str]] = {"session": SCHEDULE_SESSIONS, "overlap": OVERLAPS}
 _NUMBERS = {"catch_up": (0, MAX_CATCH_UP), "priority": (LOWEST_PRIORITY, HIGHEST_PRIORITY)}
-_TIMES = ("cron", "timezone", "enabled")
-_NOTED = ("next_at", "has_queue", "kept_session_id", "last_firing_at", "last_error")
-"""What the store notes of a schedule as it fires."""
 
 
 def new_schedule_id() -> str:
@@ -45,12 +42,57 @@ def project_zone() -> str:
     return str(settings.TIME_ZONE)
 
 
+def check_entered(row: "Schedule") -> None:
+    """Raise `InvalidInput` for values that are no schedule."""
+    for name, limit in _TEXTS.items():
+        text = getattr(row, name)
+        if not isinstance(text, str) or not text.strip() or len(text) > limit or "\x00" in text:
+            raise InvalidInput(f"{name} must be a text of 1 to {limit} characters.")
+    for name, choices in _CHOICES.items():
+        if getattr(row, name) not in choices:
+            raise InvalidInput(f"{name} must be one of {', '.join(choices)}.")
+    for name, (least, most) in _NUMBERS.items():
+        number = getattr(row, name)
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise InvalidInput(f"{name} must be a number from {least} to {most}.")
+    if not isinstance(row.enabled, bool):
+        raise InvalidInput("enabled must be True or False.")
+    Cron(row.cron, row.timezone)
+
+
+def plan_of(row: "Schedule") -> str:
+    """What the next firing is worked out from."""
+    return f"{row.cron} {row.timezone}"
+
+
+class CronField(models.CharField):  # type: ignore[type-arg]
+    """A cron expression, which is checked with the rest of the row whoever saves it."""
+
+    def pre_save(self, model_instance: Any, add: bool) -> Any:
+        check_entered(model_instance)
+        return super().pre_save(model_instance, add)
+
+
+class NextFiringField(models.DateTimeField):  # type: ignore[type-arg]
+    """When a schedule fires next. A new one fires from now on, and so does one whose times were changed:
+    nothing before now was missed."""
+
+    def pre_save(self, model_instance: Any, add: bool) -> Any:
+        row, plan = model_instance, plan_of(model_instance)
+        if not row.enabled:
+            row.next_at = None
+        elif row.next_at is None or row.planned != plan:
+            row.next_at = Cron(row.cron, row.timezone).next(clock.now(), 1)[0]
+        row.planned = plan
+        return super().pre_save(row, add)
+
+
 class Schedule(models.Model):
     """Work that starts by the clock: a prompt for an agent, at the times of a cron expression."""
 
     schedule_id = IdField(primary_key=True, max_length=64, default=new_schedule_id, editable=False)
     name = models.CharField(_("name"), max_length=MAX_NAME)
-    cron = models.CharField(
+    cron = CronField(
         _("cron"), max_length=MAX_CRON, help_text=_("Minute, hour, day of month, month, day of week.")
     )
     timezone = models.CharField(_("time zone"), max_length=MAX_ZONE, default=project_zone)
@@ -68,9 +110,9 @@ class Schedule(models.Model):
     enabled = models.BooleanField(_("enabled"), default=True)
     created_at = models.DateTimeField(_("created at"), default=clock.now, editable=False)
 
-    next_at = models.DateTimeField(_("next firing"), null=True, editable=False)
-    has_queue = models.BooleanField(default=False, editable=False)
-    kept_session_id = IdField(null=True, editable=False)
+    next_at = NextFiringField(_("next firing"), null=True, editable=False)
+    planned = models.CharField(max_length=MAX_CRON + MAX_ZONE + 10, default="", editable=False)
+    """What `next_at` was worked out from."""
     last_firing_at = models.DateTimeField(_("last firing"), null=True, editable=False)
     last_error = models.TextField(_("last error"), null=True, editable=False)  # noqa: DJ001
 
@@ -82,66 +124,10 @@ class Schedule(models.Model):
             one_of("overlap", OVERLAPS, "helix_schedule_overlap"),
             non_negative("helix_schedule_numbers", "catch_up"),
         ]
-        indexes = [
-            models.Index(fields=["next_at"], name="helix_schedule_due_idx"),
-            models.Index(
-                fields=["schedule_id"],
-                name="helix_schedule_queue_idx",
-                condition=models.Q(has_queue=True),
-            ),
-        ]
+        indexes = [models.Index(fields=["next_at"], name="helix_schedule_due_idx")]
 
     def __str__(self) -> str:
         return str(self.name)
-
-    _times: tuple[Any, ...] = ()
-    """The times it had when it was read, to see whether they are changed."""
-
-    def save(self, *args: Any, **options: Any) -> None:
-        """Refuse what is no schedule with `InvalidInput`. Other times begin from now on; what the store notes
-        is left to it."""
-        if options.get("update_fields") is None:
-            self.check_entered()
-            changed = self._state.adding or self._times != self._times_now()
-            if changed:
-                self.begin()
-            if not self._state.adding:
-                left = set(_NOTED) - ({"next_at"} if changed else set())
-                names = (field.name for field in self._meta.concrete_fields if not field.primary_key)
-                options["update_fields"] = [name for name in names if name not in left]
-        super().save(*args, **options)
-        self._times = self._times_now()
-
-    @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any) -> "Schedule":
-        """Note the times it has."""
-        found = super().from_db(db, field_names, values)
-        found._times = tuple(found.__dict__.get(name) for name in _TIMES)
-        return found
-
-    def _times_now(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in _TIMES)
-
-    def begin(self) -> None:
-        """Fire from now on; nothing before now was missed."""
-        self.next_at = Cron(self.cron, self.timezone).next(clock.now(), 1)[0] if self.enabled else None
-
-    def check_entered(self) -> None:
-        """Raise `InvalidInput` for values that are no schedule."""
-        for name, limit in _TEXTS.items():
-            text = getattr(self, name)
-            if not isinstance(text, str) or not text.strip() or len(text) > limit or "\x00" in text:
-                raise InvalidInput(f"{name} must be a text of 1 to {limit} characters.")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InvalidInput(f"{name} must be one of {', '.join(choices)}.")
-        for name, (least, most) in _NUMBERS.items():
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-                raise InvalidInput(f"{name} must be a number from {least} to {most}.")
-        if not isinstance(self.enabled, bool):
-            raise InvalidInput("enabled must be True or False.")
-        Cron(self.cron, self.timezone)
 
 
 class ScheduleFiring(models.Model):
@@ -149,7 +135,11 @@ class ScheduleFiring(models.Model):
 
     firing_id = models.BigAutoField(primary_key=True)
     schedule = models.ForeignKey(
-        Schedule, verbose_name=_("schedule"), on_delete=models.CASCADE, related_name="firings"
+        Schedule,
+        verbose_name=_("schedule"),
+        on_delete=models.CASCADE,
+        db_index=False,
+        related_name="firings",
     )
     firing_at = models.DateTimeField(_("time"))
     made_at = models.DateTimeField(_("made at"))
@@ -164,6 +154,13 @@ class ScheduleFiring(models.Model):
         constraints = [
             one_of("state", FIRING_STATES, "helix_firing_state"),
             models.UniqueConstraint(fields=["schedule", "firing_at"], name="helix_firing_once"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["schedule", "firing_id"],
+                name="helix_firing_queue_idx",
+                condition=models.Q(state="queued"),
+            )
         ]
 
     def __str__(self) -> str:

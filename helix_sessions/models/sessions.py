@@ -222,9 +222,9 @@ class Session(models.Model):
     deferred = models.BooleanField(default=False, db_default=False)
     """Whether `runnable_at` was ahead when it was set. When it has come, the next claim lets the session
     queue with those of its owner."""
-    priority = column(models.SmallIntegerField(default=0, db_default=0), branched=True)
+    priority = models.SmallIntegerField(default=0, db_default=0)
     """That of the work it has to do now; at rest, its own."""
-    base_priority = column(models.SmallIntegerField(default=0, db_default=0), branched=True)
+    base_priority = models.SmallIntegerField(default=0, db_default=0)
     run_requested = models.BooleanField(default=False, db_default=False)
     run_requested_at = models.DateTimeField(null=True)
     attempts = models.BigIntegerField(default=0, db_default=0)

@@ -1729,7 +1729,7 @@ class AsyncSessionStore:
         check: bool = True,
         on_progress: Callable[[TransferSummary], None] | None = None,
     ) -> TransferSummary:
-        """Import the sessions and memories that `export_sessions` wrote, exactly as they were.
+        """Import the sessions, memories and schedules that `export_sessions` wrote, exactly as they were.
 
         Each tree is one transaction. When one of its ids exists, `fail` raises `SessionExists`, `skip` skips
         the tree, and `renew` gives each of its sessions a new id, everywhere it is named. `owner` replaces

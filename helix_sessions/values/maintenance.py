@@ -147,9 +147,10 @@ class TransferSummary:
     renewed: int = 0
     """Sessions that were imported under a new id."""
     skipped: int = 0
-    """Sessions that were skipped, because an id of their tree exists already; memories that were skipped."""
+    """Sessions that were skipped, because an id of their tree exists already; memories and schedules too."""
     memories: int = 0
     """Memories across sessions."""
+    schedules: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

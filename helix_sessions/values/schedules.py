@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-LOWEST_PRIORITY, HIGHEST_PRIORITY = -10, 10
 MAX_CATCH_UP = 100
 
 ScheduleSession = Literal["new", "keep"]

@@ -22,9 +22,10 @@ from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.loop.runner import claim_next, claim_session
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
-from helix_sessions.store.engine import claiming, shares, turns
+from helix_sessions.store.engine import claiming, turns
 from helix_sessions.store.engine.claiming import NoShare
 from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.values.shares import Bounds
 from tests.parallel import ROOT, joined_database_environment, run_processes, run_threads, wait_until
 from tests.rows import each
 
@@ -369,7 +370,7 @@ class TestCost:
         add(store, "other", owners[1], priority=0)
         assert "other" in claimed(store, 2)
         if engine == "postgresql":
-            for bounds in (None, shares.Bounds(4, {"writer": 1000})):
+            for bounds in (None, Bounds(4, {"writer": 1000})):
                 read = list(_rows_read(bounds))
                 assert sum(read) < 100, read
         else:
@@ -378,7 +379,7 @@ class TestCost:
                 assert "TEMP B-TREE" not in plan, plan
 
 
-def _rows_read(bounds: shares.Bounds | None) -> Iterator[int]:
+def _rows_read(bounds: Bounds | None) -> Iterator[int]:
     """How many rows each scan of the sessions' table gave or dropped."""
     dialect = dialect_of(connection)
     sql = claiming._claim_next_sql(dialect, turns.selection(dialect, 1, bounds, owned=False))

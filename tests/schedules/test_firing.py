@@ -1,11 +1,14 @@
 """Schedules fire what is due, each firing once; overlap, missed firings, the days when clocks are changed."""
 
+from io import StringIO
+from typing import Any
+
 import pytest
 from django.db import transaction
 
 from helix_sessions import models
 from helix_sessions.conf import Conf
-from helix_sessions.exceptions import InvalidInput, ScheduleNotFound
+from helix_sessions.exceptions import InvalidExport, InvalidInput, ScheduleNotFound
 from helix_sessions.models import Schedule, ScheduleFiring
 from helix_sessions.runtime import SessionRunner
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
@@ -329,7 +332,7 @@ def test_a_caller_that_rolls_back_has_fired_nothing(store, clock, hourly):
     assert store.fire_schedules() == 1
 
 
-ENTERED = {
+ENTERED: dict[str, list[Any]] = {
     "cron": ["0 0 30 2 *", "every day", "", "* * * *", 5],
     "timezone": ["Mars/Olympus", "", "../UTC"],
     "name": ["", "x" * 201, 5],
@@ -391,6 +394,29 @@ def test_pages_of_schedules_and_the_next_five_firings(store, clock, hourly):
     assert [f"{at:%H:%M}" for at in first.items[0].next_firings] == [
         *("09:00", "10:00", "11:00", "12:00", "13:00")
     ]
+
+
+def test_schedules_are_exported_and_imported(store, clock, hourly, django_user_model):
+    ada, bob = (django_user_model.objects.create_user(name) for name in ("ada", "bob"))
+    mine, other = hourly(owner=ada, prompt="a \u2028 plan", overlap="queue"), hourly(enabled=False)
+    before = {found.schedule_id: found for found in store.list_schedules().items}
+    file = StringIO()
+    assert store.export_sessions(file, owner=ada).schedules == 1
+    assert store.export_sessions(StringIO(), user_id="ada").schedules == 0
+    everything = StringIO()
+    assert store.export_sessions(everything).schedules == 2
+    with pytest.raises(InvalidExport):
+        store.import_sessions(StringIO(everything.getvalue()))
+    assert store.import_sessions(StringIO(everything.getvalue()), on_collision="skip").skipped == 2
+    Schedule.objects.all().delete()
+    assert store.import_sessions(StringIO(everything.getvalue())).schedules == 2
+    assert {found.schedule_id: found for found in store.list_schedules().items} == before
+    assert store.import_sessions(StringIO(file.getvalue()), on_collision="renew", owner=bob).schedules == 1
+    assert [row.prompt for row in Schedule.objects.filter(owner=bob)] == [mine.prompt]
+    bad = file.getvalue().replace("0 * * * *", "0 0 30 2 *")
+    with pytest.raises(InvalidExport):
+        store.import_sessions(StringIO(bad), on_collision="renew")
+    assert other.pk in before
 
 
 def test_schedules_go_with_their_owner(store, clock, hourly, django_user_model):

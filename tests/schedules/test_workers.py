@@ -1,6 +1,7 @@
 """Whoever fires schedules, and however many do: each firing once, also when some of them are killed."""
 
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -36,6 +37,10 @@ def fire_for_ever(journal: str) -> None:
         SessionStore().fire_schedules()
 
 
+def _are_made(some: int) -> bool:
+    return ScheduleFiring.objects.count() >= some
+
+
 def assert_each_fired_once() -> None:
     fired = ScheduleFiring.objects.filter(state="fired")
     assert fired.count() == fired.values("schedule_id").distinct().count() == COUNT
@@ -54,7 +59,7 @@ def test_a_killed_process_leaves_its_firings_to_others(store):
         worker = Worker(fire_for_ever, "")
         worker.wait_until_ready()
         worker.go()
-        wait_until(lambda some=some: ScheduleFiring.objects.count() >= some)
+        wait_until(partial(_are_made, some))
         worker.kill()
         assert Session.objects.count() >= ScheduleFiring.objects.count()
     connections.close_all()

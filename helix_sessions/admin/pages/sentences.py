@@ -159,6 +159,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "tool_rule_set": _rule_set,
     "tool_rule_deleted": lambda data: _("Tool rule revoked: %(decision)s %(tool)s") % _rule(data),
     "spend_warning": _spend_warning,
+    "schedule_fired": lambda data: _("Fired by a schedule, for %s") % _word(data, "firing_at"),
     "session_updated": lambda data: _("Description changed: %s") % _names(data, "fields"),
     "metadata_patched": lambda data: _("Metadata changed: %s") % _names(data, "keys"),
     "messages_truncated": lambda data: _("%s messages truncated") % _word(data, "removed"),

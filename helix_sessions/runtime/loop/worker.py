@@ -76,6 +76,7 @@ class Worker:
         self._next_look = 0.0
         self._next_deadlines = 0.0
         self._next_schedules = 0.0
+        self._firing = threading.Lock()
         self._has_driven = False
         """Whether something was driven since schedules were fired."""
         self._until_idle = False
@@ -190,7 +191,8 @@ class Worker:
                 return False
             self._next_schedules, self._has_driven = now + _SCHEDULES_SECONDS, False
         try:
-            self._store.fire_schedules()
+            with self._firing:  # another thread may look at what has not ended yet
+                self._store.fire_schedules()
         except Exception:
             _log.exception("Schedules could not be fired.")
             connections.close_all()

@@ -29,7 +29,6 @@ from helix_sessions.store.state import (
     agent_records,
     child_waits,
     pending_calls,
-    priorities,
     runnable,
     snapshots,
 )
@@ -160,7 +159,7 @@ def _spawn(
     )
     _refer(parent, ref, known)
     input_id = f"spawn-{documents.digest(parent.session.session_id, step.turn_id, call_id)}"
-    priorities.admit(child, parent.session.priority)
+    runnable.hurry(child, parent.session.priority)
     inbox.admit(child, input_id, documents.dump(spawn.prompt), "queue")
     runnable.ask(child)
     if child.new:

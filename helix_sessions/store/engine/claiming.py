@@ -27,12 +27,12 @@ from helix_sessions.store.engine.connection import (
 from helix_sessions.store.engine.dialect import Dialect, dialect_of
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, present
-from helix_sessions.store.engine.shares import Bounds
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.transactions import locking_transaction, write_tree
 from helix_sessions.store.engine.turns import free
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import UNSET
+from helix_sessions.values.shares import Bounds
 
 NAMED, HAS_WORK = "named", "has work"
 """How a session that is named is taken: in any case, or only if there is something to do for a driver."""
@@ -206,7 +206,7 @@ def _is_there(connection: BaseDatabaseWrapper, wanted: Wanted) -> bool:
 def _turn(wanted: Wanted, alias: str) -> str:
     """Whose turn it was last; for a store of one owner, whose it is."""
     if wanted.session_owner is not UNSET:
-        return str(wanted.session_owner)
+        return str(_key(dialect_of(connections[alias]), wanted.session_owner))
     place = _place(alias, wanted)
     if place not in _turns:
         _turns[place] = str(int.from_bytes(os.urandom(4), "big"))

@@ -5,10 +5,6 @@ at once would both see the last share free; therefore a claim holds the names of
 and counts once more when it has them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.conf import conf
@@ -18,29 +14,10 @@ from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.dialect import Dialect, dialect_of
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.tables import table
-
-OWNER, AGENT_TYPE = "owner", "agent_type:"
+from helix_sessions.values.shares import AGENT_TYPE, OWNER, Bounds, problems
 
 SHARE = "COALESCE(CAST(\"owner_id\" AS text), '')"
 """Whose turn a session belongs to: its owner's key as text, empty without one. An index has the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How many sessions run at once."""
-
-    owner: int | None
-    """Of one owner. Sessions without an owner are not bounded by it."""
-    agent_types: Mapping[str, int]
-
-    def of(self, row: SessionRow) -> dict[str, int]:
-        """The bounds of a session, by name."""
-        found = {}
-        if self.owner is not None and row.owner_id is not None:
-            found[f"{OWNER}:{row.owner_id}"] = self.owner
-        if row.agent_type in self.agent_types:
-            found[f"{AGENT_TYPE}{row.agent_type}"] = self.agent_types[row.agent_type]
-        return found
 
 
 def bounds() -> Bounds | None:
@@ -50,21 +27,16 @@ def bounds() -> Bounds | None:
         return None
     for problem in problems(given):
         raise NotConfigured(f"HELIX_SESSIONS['CONCURRENCY']: {problem}")
-    types = {key.removeprefix(AGENT_TYPE): most for key, most in given.items() if key != OWNER}
-    return Bounds(given.get(OWNER), types)
+    return Bounds.of(given)
 
 
-def problems(given: Any) -> list[str]:
-    """What is wrong with a value of `CONCURRENCY`."""
-    if not isinstance(given, Mapping):
-        return [f"It is {given!r:.80}, and should be a dict."]
-    found = []
-    for key, most in given.items():
-        named = isinstance(key, str) and key.startswith(AGENT_TYPE) and key != AGENT_TYPE
-        if key != OWNER and not named:
-            found.append(f"{key!r:.80} is neither 'owner' nor 'agent_type:' and a name.")
-        elif isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            found.append(f"{key!r:.80} is {most!r:.80}, and should be a number of at least 1.")
+def _of(bounds: Bounds, row: SessionRow) -> dict[str, int]:
+    """The bounds of a session, by name."""
+    found = {}
+    if bounds.owner is not None and row.owner_id is not None:
+        found[f"{OWNER}:{row.owner_id}"] = bounds.owner
+    if row.agent_type in bounds.agent_types:
+        found[f"{AGENT_TYPE}{row.agent_type}"] = bounds.agent_types[row.agent_type]
     return found
 
 
@@ -72,7 +44,7 @@ def has_room(connection: BaseDatabaseWrapper, row: SessionRow, *, taken: bool) -
     """Whether the locked session may run, beside those that do; with `taken` it is counted already. No other
     claim under the same bounds is decided before this transaction ends."""
     found = bounds()
-    wanted = {} if found is None else found.of(row)
+    wanted = {} if found is None else _of(found, row)
     dialect = dialect_of(connection)
     for name in sorted(wanted):
         dialect.hold_name(connection, f"helix_sessions {name}")

@@ -19,8 +19,9 @@ from helix_sessions.models import Session
 from helix_sessions.store.engine import shares
 from helix_sessions.store.engine.connection import execute, fetch
 from helix_sessions.store.engine.dialect import Dialect, dialect_of
-from helix_sessions.store.engine.shares import SHARE, Bounds
+from helix_sessions.store.engine.shares import SHARE
 from helix_sessions.store.engine.tables import table
+from helix_sessions.values.shares import Bounds
 
 LATE_AT_ONCE = 500
 """So many sessions whose time has come are let queue by one claim."""

@@ -27,7 +27,7 @@ from helix_sessions.store.engine.session_rows import check_row_version
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.state import priorities, runnable, runner_notices
+from helix_sessions.store.state import runnable, runner_notices
 from helix_sessions.store.state.summaries import summaries
 from helix_sessions.types import (
     DELIVERIES,
@@ -71,7 +71,7 @@ def admit_input(
     version = inputs.expected_version(expected_version)
 
     def admit_it(work: UnitOfWork) -> InputReceipt:
-        priorities.admit(work, urgent)
+        runnable.hurry(work, urgent)
         receipt = admit(work, name, text, how, resume=wake)
         if wake:
             runnable.input_admitted(work)

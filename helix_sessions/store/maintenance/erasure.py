@@ -11,7 +11,7 @@ from django.db import models
 from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.models import Session
+from helix_sessions.models import Schedule, Session
 from helix_sessions.models.sessions import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
@@ -53,6 +53,8 @@ def erase_user(
     key = inputs.owner_key(owner)
     name = inputs.optional_identifier(user_id, "user_id")
     job = Job(ErasureSummary(), _log, dry_run=dry_run, on_progress=on_progress, should_stop=should_stop)
+    if key is not None:
+        job.count(answers_deleted=_schedules(store.using, key, dry_run))  # they would make new sessions
     to_erase, erased, forks_left = [_of(store.using, key, name)], set[str](), set[str]()
     for session_id in job.over(_ids_of_all(to_erase)):
         with job.attempt(f"Session {session_id!r} could not be erased"):
@@ -136,6 +138,15 @@ def _delete_archives(using: str, session_id: str, dry_run: bool) -> int:
         for archive in files:
             archive_files.delete_file(using, archive.storage, archive.name, besides=session_id)
     return len(files)
+
+
+def _schedules(using: str, owner: Any, dry_run: bool) -> int:
+    """Delete the schedules of the account; return how many. A dry run counts them with the other rows."""
+    if dry_run:
+        return 0
+    rows = Schedule.objects.using(using).filter(owner_id=owner)
+    with transaction_on(using):
+        return rows.delete()[1].get(Schedule._meta.label, 0)
 
 
 def _answers(using: str, owner: Any, dry_run: bool) -> int:

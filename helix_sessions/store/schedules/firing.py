@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from django.db import DatabaseError
 from django.db.models import Q
@@ -17,18 +17,20 @@ from django.utils import timezone
 
 from helix_sessions import models, signals
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput, SessionBusy, StoreUnavailable
+from helix_sessions.models.schedules import plan_of
 from helix_sessions.store.engine.connection import after_commit, transaction_on
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.inbox import inbox
-from helix_sessions.store.schedules import overlaps, schedules
+from helix_sessions.store.schedules import schedules
 from helix_sessions.store.sessions import create
-from helix_sessions.types import ScheduleFiring
+from helix_sessions.types import TERMINAL_STATUSES, ScheduleFiring
 
 MISSED_AFTER = timedelta(minutes=1)
 KEPT_FIRINGS = 100
 """So many firings of a schedule can be looked at."""
 MAX_ERROR = 500
 _AT_ONCE = 200
+_SUSPENDED = "suspended_"
 
 _log = logging.getLogger("helix_sessions.schedules")
 
@@ -59,17 +61,24 @@ def run_schedule(store: Store, schedule_id: str) -> ScheduleFiring:
         while row.firings.using(store.using).filter(firing_at=now).exists():
             now += timedelta(microseconds=1)
         firing = _Firing(store, row, now).make(now, queues=True)
-        row.save(using=store.using, update_fields=["has_queue", "kept_session_id", *_TOLD])
+        _note(store, row, *_TOLD)
     return schedules.firing_value(firing)
 
 
 _TOLD = ("last_firing_at", "last_error")
 
 
+def _note(store: Store, row: models.Schedule, *names: str) -> None:
+    """Write what was noted of a locked schedule; the rest is its owner's."""
+    noted = {name: getattr(row, name) for name in names}
+    models.Schedule.objects.using(store.using).filter(pk=row.pk).update(**noted)
+
+
 def _due(store: Store, now: datetime) -> list[str]:
     """Schedules with a firing that is due or queued, or whose first one nobody has worked out yet."""
     fresh = Q(next_at__isnull=True, enabled=True)
-    rows = schedules.rows_of(store).filter(Q(next_at__lte=now) | Q(has_queue=True) | fresh)
+    queued = models.ScheduleFiring.objects.using(store.using).filter(state="queued").values("schedule_id")
+    rows = schedules.rows_of(store).filter(Q(next_at__lte=now) | fresh | Q(schedule_id__in=queued))
     return list(rows.order_by("next_at").values_list("schedule_id", flat=True)[:_AT_ONCE])
 
 
@@ -82,8 +91,7 @@ def _fire_one(store: Store, schedule_id: str) -> int:
             return 0
         now = timezone.now()
         firing = _Firing(store, row, now)
-        if row.has_queue:
-            firing.release()
+        firing.release()
         if row.next_at is None or row.next_at <= now:
             try:
                 for at, missed in _due_times(row, now) if row.enabled else ():
@@ -92,21 +100,20 @@ def _fire_one(store: Store, schedule_id: str) -> int:
                 row.next_at = schedules.times(row).next(now, 1)[0]
             except InvalidInput as error:  # it was entered past the checks
                 row.enabled, row.next_at, row.last_error = False, None, str(error)[:MAX_ERROR]
-        noted = ["next_at", "enabled", "has_queue", "kept_session_id", *_TOLD]
-        row.save(using=store.using, update_fields=noted)
+            row.planned = plan_of(row)
+        _note(store, row, "next_at", "planned", "enabled", *_TOLD)
     return made
 
 
 def _due_times(row: models.Schedule, now: datetime) -> Iterator[tuple[datetime, bool]]:
     """The times to fire for, the earliest first, and whether each was missed. Missed ones that are not made
     good are left out."""
-    if row.next_at is None:
+    if row.next_at is None or row.planned != plan_of(row):  # its times were changed past the checks
         return
     first, missed_until = row.next_at, now - MISSED_AFTER
     cron = schedules.times(row)
     missed = takewhile(lambda at: at >= first, cron.before(missed_until))
-    made_good = [at for at, _ in zip(missed, range(row.catch_up), strict=False)]
-    yield from ((at, True) for at in reversed(made_good))
+    yield from ((at, True) for at in reversed([*islice(missed, row.catch_up)]))
     on_time = max(first - timedelta(microseconds=1), missed_until)
     yield from ((at, False) for at in takewhile(lambda at: at <= now, cron.after(on_time)))
 
@@ -121,9 +128,13 @@ class _Firing:
         self.rows = models.ScheduleFiring.objects.using(store.using).filter(schedule_id=schedule.pk)
 
     def make(self, at: datetime, *, queues: bool) -> models.ScheduleFiring:
-        """Make the firing for this time. While the one before is under way it `queues`, or is skipped."""
+        """Make the firing for this time, unless it was made. While the one before is under way it `queues`,
+        or is skipped."""
+        made = self.rows.filter(firing_at=at).first()
+        if made is not None:
+            return made
         before = self.rows.filter(state__in=("fired", "queued")).order_by("-firing_id").first()
-        waits = before is not None and overlaps.is_under_way(self.store.using, before)
+        waits = before is not None and is_under_way(self.store.using, before)
         row = models.ScheduleFiring(schedule_id=self.schedule.pk, firing_at=at, made_at=self.now)
         row.state = "queued" if waits and queues else "skipped" if waits else "fired"
         if row.state != "skipped":
@@ -137,11 +148,10 @@ class _Firing:
 
     def release(self) -> None:
         """Let the first queued firing begin, if the one before it is over."""
-        queued = self.rows.filter(state="queued").order_by("firing_id")
-        for row in queued:
+        for row in self.rows.filter(state="queued").order_by("firing_id"):
             before = self.rows.filter(state="fired", firing_id__lt=row.firing_id)
             last = before.order_by("-firing_id").first()
-            if last is not None and overlaps.is_under_way(self.store.using, last):
+            if last is not None and is_under_way(self.store.using, last):
                 break
             row.state = "fired"
             try:
@@ -151,7 +161,6 @@ class _Firing:
                 self._note(row, error)
             row.save(using=self.store.using, update_fields=["state", "error"])
             self._announce(row)
-        self.schedule.has_queue = queued.exists()
 
     def _admit(self, row: models.ScheduleFiring) -> None:
         """Give the session its prompt; one that is queued does not begin before it is released. Sessions that
@@ -165,8 +174,6 @@ class _Firing:
                 self._start(row)
         except Exception as error:
             self._note(row, error)
-        if row.state == "queued":
-            self.schedule.has_queue = True
 
     def _start(self, row: models.ScheduleFiring) -> None:
         inbox.admit_input(
@@ -183,15 +190,9 @@ class _Firing:
         """The session of a firing: that of the firings before if they keep to one, and it is still there and
         of the same owner and agent type."""
         schedule = self.schedule
-        if schedule.session == "keep" and schedule.kept_session_id is not None:
-            sessions = models.Session.objects.using(self.store.using)
-            kept = sessions.filter(
-                session_id=schedule.kept_session_id,
-                owner_id=schedule.owner_id,
-                agent_type=schedule.agent_type,
-            )
-            if kept.exists():
-                return str(schedule.kept_session_id)
+        kept = self._kept() if schedule.session == "keep" else None
+        if kept is not None:
+            return kept
         state = create.ensure_session(
             self.store,
             _name(row),
@@ -200,9 +201,16 @@ class _Firing:
             metadata={"schedule_id": schedule.pk, "title": schedule.name},
             priority=schedule.priority,
         )
-        if schedule.session == "keep":
-            schedule.kept_session_id = state.session_id
         return state.session_id
+
+    def _kept(self) -> str | None:
+        last = self.rows.filter(session_id__isnull=False).order_by("-firing_id").first()
+        sessions = models.Session.objects.using(self.store.using).filter(
+            session_id=None if last is None else last.session_id,
+            owner_id=self.schedule.owner_id,
+            agent_type=self.schedule.agent_type,
+        )
+        return sessions.values_list("session_id", flat=True).first()
 
     def _tell(self, row: models.ScheduleFiring) -> None:
         told = {"schedule_id": row.schedule_id, "firing_at": row.firing_at.isoformat()}
@@ -231,6 +239,27 @@ class _Firing:
         told = {name: getattr(row, name) for name in names}
         send = partial(signals.schedule_fired.send_robust, models.Schedule, **told)
         after_commit(self.store._connection, send, robust=True)
+
+
+def is_under_way(using: str, firing: models.ScheduleFiring) -> bool:
+    """Whether the firing is pending, running or waiting. What else its session does is not looked at."""
+    key = {"session_id": firing.session_id}
+    given = models.Input.objects.using(using).filter(**key, input_id=firing.input_id).first()
+    session = models.Session.objects.using(using).filter(**key).only("status").first()
+    if given is None or session is None or given.cancelled_seq is not None:
+        return False
+    if given.promoted_seq is None:
+        return True
+    runs = models.Run.objects.using(using).filter(**key).order_by("turn")
+    began = runs.filter(start_sequence__lte=given.promoted_seq).last()
+    if began is None:  # it was promoted by hand
+        return False
+    # A suspended run goes on as another one, up to the first that ends.
+    statuses = runs.filter(turn__gte=began.turn).values_list("status", flat=True)
+    last = next((status for status in statuses if not status.startswith(_SUSPENDED)), None)
+    if last is None:
+        return session.status not in TERMINAL_STATUSES
+    return last == "running"
 
 
 def _name(row: models.ScheduleFiring) -> str:

@@ -161,8 +161,10 @@ def find(store: Store, schedule_id: str, *, lock: bool = False) -> models.Schedu
 
 def value(row: models.Schedule) -> Schedule:
     """A schedule as callers see it."""
-    columns = ("schedule_id", "name", "cron", "timezone", "agent_type", "prompt", "owner_id", "session")
-    columns += ("overlap", "catch_up", "priority", "enabled", "created_at", "last_firing_at", "last_error")
+    columns = (
+        *("schedule_id", "name", "cron", "timezone", "agent_type", "prompt", "owner_id", "session"),
+        *("overlap", "catch_up", "priority", "enabled", "created_at", "last_firing_at", "last_error"),
+    )
     found = {column: getattr(row, column) for column in columns}
     return Schedule(**found, next_firings=next_firings(row))
 

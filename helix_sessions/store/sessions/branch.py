@@ -83,6 +83,8 @@ def branch(
             "open_calls": open_calls.at(
                 connection, source_id, source.open_calls, source.message_count, line.common
             ),
+            "priority": source.base_priority,
+            "base_priority": source.base_priority,
             **{name: boundary[name] for name in BRANCHED_COLUMNS},
         },
     )

@@ -12,7 +12,7 @@ from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
-from helix_sessions.store.state import priorities, runner_notices
+from helix_sessions.store.state import runner_notices
 from helix_sessions.types import TOMBSTONE
 
 STOPPED_STATUSES = ("failed", "interrupted", "paused", TOMBSTONE)
@@ -65,6 +65,15 @@ def input_admitted(work: UnitOfWork) -> None:
         ask(work)
     elif session.status in STOPPED_STATUSES:  # the answers alone would not make it run
         request(work, timezone.now())
+
+
+def hurry(work: UnitOfWork, priority: int | None) -> None:
+    """The locked session is about to be given an input of this priority, by default its own. Work that it has
+    already keeps what it has, and at rest it has its own again."""
+    session = work.session
+    wanted = session.base_priority if priority is None else priority
+    at_rest = session.run_id is None and session.runnable_at is None and not session.pending_inputs
+    _set_priority(work, wanted if at_rest else max(session.priority, wanted))
 
 
 def run_began(work: UnitOfWork) -> None:
@@ -123,7 +132,7 @@ def follow(work: UnitOfWork) -> None:
     now, before = timezone.now(), session.runnable_at
     at = _due_at(session, now)
     if at is None and not _waits(work):
-        priorities.rest(work)
+        _set_priority(work, session.base_priority)
     if at is None or before is None or before > now or at > now:  # one that is due keeps its place
         _set(work, at)
         if at is not None and (before is None or at < before):
@@ -162,6 +171,11 @@ def _waits(work: UnitOfWork) -> bool:
 def _set(work: UnitOfWork, at: datetime | None) -> None:
     if work.session.runnable_at != at:
         _change(work, at, timezone.now())
+
+
+def _set_priority(work: UnitOfWork, priority: int) -> None:
+    if work.session.priority != priority:
+        work.change(priority=priority)
 
 
 def _change(work: UnitOfWork, at: datetime | None, now: datetime) -> None:
