@@ -84,7 +84,14 @@ from helix_sessions.values.context import (
     Unavailable,
     chars_over_four,
 )
-from helix_sessions.values.keyed import Answer, Blob, Note
+from helix_sessions.values.keyed import (
+    FEEDBACK_RATINGS,
+    Answer,
+    Blob,
+    Feedback,
+    FeedbackRating,
+    Note,
+)
 from helix_sessions.values.maintenance import (
     ArchiveSummary,
     AuditSummary,
@@ -137,6 +144,7 @@ __all__ = [
     "DELIVERIES",
     "DELIVERY_STATES",
     "ENDINGS",
+    "FEEDBACK_RATINGS",
     "JSON",
     "MODES",
     "PRUNED_STATUSES",
@@ -196,6 +204,8 @@ __all__ = [
     "EventRecord",
     "EventTexts",
     "Execution",
+    "Feedback",
+    "FeedbackRating",
     "Finding",
     "Fragment",
     "InputReceipt",

@@ -1,12 +1,13 @@
 """The operator's console: find, read and act upon sessions, only through calls of the store.
 
-Registered are sessions, the instructions of agent types, tool rules, memories, webhooks with their
-deliveries, and the audit trail. The other tables have composite keys, which the admin cannot register; the
-pages of a session show them.
+Registered are sessions, the instructions of agent types, tool rules, memories, alerts, webhooks with
+their deliveries, and the audit trail. The other tables have composite keys, which the admin cannot
+register; the pages of a session show them.
 """
 
 from django.contrib import admin
 
+from helix_sessions.admin.alerts import AlertAdmin
 from helix_sessions.admin.audits import AuditEntryAdmin
 from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.memories import MemoryAdmin
@@ -14,6 +15,7 @@ from helix_sessions.admin.sessions import SessionAdmin
 from helix_sessions.admin.tool_rules import ToolRuleAdmin
 from helix_sessions.admin.webhooks import WebhookAdmin, WebhookDeliveryAdmin
 from helix_sessions.models import (
+    Alert,
     AuditEntry,
     Instructions,
     Memory,
@@ -24,6 +26,7 @@ from helix_sessions.models import (
 )
 
 __all__ = [
+    "AlertAdmin",
     "AuditEntryAdmin",
     "InstructionsAdmin",
     "MemoryAdmin",
@@ -38,5 +41,6 @@ admin.site.register(Instructions, InstructionsAdmin)  # type: ignore[misc]
 admin.site.register(ToolRule, ToolRuleAdmin)  # type: ignore[misc]
 admin.site.register(Memory, MemoryAdmin)  # type: ignore[misc]
 admin.site.register(AuditEntry, AuditEntryAdmin)  # type: ignore[misc]
+admin.site.register(Alert, AlertAdmin)  # type: ignore[misc]
 admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]
 admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)  # type: ignore[misc]

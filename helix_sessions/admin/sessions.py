@@ -16,7 +16,7 @@ from helix_sessions.admin import humanize, presentation, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action, stored
-from helix_sessions.admin.cause_filters import CauseFilter, WithinFilter
+from helix_sessions.admin.cause_filters import CauseFilter, FeedbackFilter, WithinFilter
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
 from helix_sessions.models import Session
@@ -27,7 +27,15 @@ class SessionAdmin(ActionViews, ConsoleList):
 
     list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
     list_display_links = ("session",)
-    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter, CauseFilter, WithinFilter)
+    list_filter = (
+        ConditionFilter,
+        StatusFilter,
+        AgentTypeFilter,
+        CreatedFilter,
+        FeedbackFilter,
+        CauseFilter,
+        WithinFilter,
+    )
     ordering = ("-created_at", "-session_id")
     search_fields = ("session_id", "user_id", "agent_type")
     search_help_text = _("The beginning of an id, or a whole user id or agent type.")

@@ -66,3 +66,15 @@ class Companion:
             self.log.exception(self.failure)
             connections.close_all()
             return 0
+
+
+class WebhookSender(Companion):
+    """Looks for what is due."""
+
+    name = "helix-webhook-sender"
+    failure = "Webhooks could not be sent."
+    log = logging.getLogger("helix_sessions.webhooks")
+
+    def step(self, *, to_the_end: bool) -> int:
+        """Send what is due."""
+        return self._store.send_webhooks(should_stop=None if to_the_end else self._stop.is_set)

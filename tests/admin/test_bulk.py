@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from helix_sessions.admin import bulk, bulk_views
-from helix_sessions.admin.bulk_runner import BulkRunner
+from helix_sessions.admin.companions import BulkRunner
 from helix_sessions.models import BulkAction, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.store.maintenance import bulk_actions
