@@ -43,7 +43,7 @@ _MADE = {
         "tool_name": "pay", "kind": "approval", "arguments": {"amount": 20}, "submitted_at": null}}'::json
         END""",
     "error_fingerprint": "CASE WHEN n %% 7 = 3 THEN md5('cause ' || n %% 40) END",
-    "error": """CASE WHEN n %% 7 = 3 THEN '{"code": "tool_failed", "message": "Connection refused"}'::json END""",
+    "error": """CASE WHEN n %% 7 = 3 THEN '{"code": "tool_failed", "message": "No"}'::json END""",
     "runnable_at": "CASE WHEN n %% 900 = 4 THEN created_at - interval '1 hour' END",
     "head_seq": "{per_session}",
 }

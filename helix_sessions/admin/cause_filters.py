@@ -86,7 +86,7 @@ class FeedbackFilter(admin.SimpleListFilter):
         """The sessions with such feedback."""
         if self.value() not in FEEDBACK_RATINGS:
             return queryset
-        given = stored(Feedback).filter(rating=self.value(), session_id=OuterRef("session_id"))
+        given = stored(Feedback).rated(str(self.value())).filter(session_id=OuterRef("session_id"))
         return queryset.filter(Exists(given))
 
 

@@ -1,10 +1,18 @@
 """What people think of answers."""
 
+from typing import Self
+
 from django.db import models
 
 from helix_sessions.models.constraints import non_negative, one_of, session_key
 from helix_sessions.models.fields import DocumentField, IdField
 from helix_sessions.types import FEEDBACK_RATINGS
+
+
+class FeedbackQuerySet(models.QuerySet["Feedback"]):
+    def rated(self, rating: str) -> Self:
+        """Thumbs in this direction."""
+        return self.filter(rating=rating)
 
 
 class Feedback(models.Model):
@@ -20,6 +28,8 @@ class Feedback(models.Model):
     comment = DocumentField(null=True)
     created_at = models.DateTimeField()
 
+    objects = FeedbackQuerySet.as_manager()
+
     class Meta:
         constraints = [
             one_of("rating", FEEDBACK_RATINGS, "helix_feedback_rating"),
@@ -28,4 +38,4 @@ class Feedback(models.Model):
         indexes = [models.Index(fields=["rating", "session"], name="helix_feedback_rating_idx")]
 
     def __str__(self) -> str:
-        return f"{self.session_id} message {self.position}: {self.rating}"
+        return f"message {self.position}: {self.rating}"

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "BATCH", 3)
+    monkeypatch.setattr(bulk_views, "AT_ONCE_SECONDS", 60.0)
 
 
 @pytest.fixture
