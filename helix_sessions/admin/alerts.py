@@ -16,7 +16,6 @@ from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.admin import bulk, widgets
 from helix_sessions.admin.base import ModelAdmin
-from helix_sessions.admin.presentation import Chip
 from helix_sessions.models import Alert
 
 
@@ -60,11 +59,11 @@ class AlertAdmin(ModelAdmin):
     def state(self, alert: Any) -> SafeString:
         """Whether it fires."""
         if alert.error:
-            return widgets.chip(Chip(kind="stuck", label=_now("Could not look")))
+            return _chip("stuck", _now("Could not look"))
         if alert.is_firing:
-            return widgets.chip(Chip(kind="failed", label=_now("Firing")))
+            return _chip("failed", _now("Firing"))
         label = _now("Quiet") if alert.checked_at else _now("Not looked at")
-        return widgets.chip(Chip(kind="completed" if alert.checked_at else "paused", label=label))
+        return _chip("completed" if alert.checked_at else "paused", label)
 
     @admin.display(description=_("Sessions"))
     def sessions(self, alert: Any) -> SafeString:
@@ -82,3 +81,7 @@ class AlertAdmin(ModelAdmin):
     def looked_at(self, alert: Any) -> SafeString:
         """When it was last looked at."""
         return widgets.when(alert.checked_at)
+
+
+def _chip(kind: str, label: str) -> SafeString:
+    return format_html('<span class="hx-chip hx-is-{}"><span>{}</span></span>', kind, label)
