@@ -11,7 +11,7 @@ from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
-from helix_sessions.admin import bulk, bulk_views
+from helix_sessions.admin import bulk, bulk_views, operations
 from helix_sessions.admin.companions import BulkRunner
 from helix_sessions.models import BulkAction, Session
 from helix_sessions.store import SessionStore
@@ -137,7 +137,7 @@ def test_a_stop_ends_it_after_the_batch_under_way(
     make_failed(store, 7)
     post(admin_client, "retry", "status=failed")
     [row] = BulkAction.objects.all()
-    whole = bulk.carry_out
+    whole = operations.carry_out
 
     def stopped_meanwhile(*args: Any) -> Any:
         admin_client.post(f"{LIST}bulk/{row.bulk_id}/stop/")

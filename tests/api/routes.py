@@ -83,7 +83,7 @@ WITHOUT_A_SESSION = (
 FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
 """Those that speak the protocol of a page: a stream, without a version; a message is sent once by its id."""
 
-_IDS = {
+_IDS: dict[str, list[Any]] = {
     "tool-rule": ["rule"],
     "webhook": ["hook"],
     "webhook-deliveries": ["hook"],
