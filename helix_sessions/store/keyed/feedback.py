@@ -30,7 +30,9 @@ def give_feedback(
     with store._write(session_id) as work:
         work.versioned = False
         key = work.session.session_id
-        message = _answer(store.using, key, place)
+        message = _answer(store.using, key, place, needed=wanted is not None)
+        if message is None:
+            return None
         rows = models.Feedback.objects.using(store.using)
         mine = rows.filter(session_id=key, message_seq=message.seq, author=author)
         before = mine.first()
@@ -68,9 +70,11 @@ def list_feedback(store: Store, session_id: str) -> list[Feedback]:
     return [_value(row) for row in rows.order_by("message_seq", "author")]
 
 
-def _answer(using: str, session_id: str, position: int) -> models.Message:
+def _answer(using: str, session_id: str, position: int, *, needed: bool) -> models.Message | None:
     rows = models.Message.objects.using(using).visible().defer("content")
     message = rows.filter(session_id=session_id, position=position).first()
+    if message is None and not needed:
+        return None
     if message is None:
         raise NotFound(f"Session {session_id!r:.100} has no message {position}.")
     if message.role != "assistant":
