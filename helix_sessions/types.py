@@ -84,7 +84,14 @@ from helix_sessions.values.context import (
     Unavailable,
     chars_over_four,
 )
-from helix_sessions.values.keyed import Answer, Blob, Note
+from helix_sessions.values.keyed import (
+    FEEDBACK_RATINGS,
+    Answer,
+    Blob,
+    Feedback,
+    FeedbackRating,
+    Note,
+)
 from helix_sessions.values.limits import (
     SPEND_SCOPES,
     SPEND_WINDOWS,
@@ -157,6 +164,7 @@ __all__ = [
     "DELIVERIES",
     "DELIVERY_STATES",
     "ENDINGS",
+    "FEEDBACK_RATINGS",
     "FIRING_STATES",
     "HIGHEST_PRIORITY",
     "JSON",
@@ -224,6 +232,8 @@ __all__ = [
     "EventRecord",
     "EventTexts",
     "Execution",
+    "Feedback",
+    "FeedbackRating",
     "Finding",
     "FiringState",
     "Fragment",

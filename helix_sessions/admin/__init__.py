@@ -1,12 +1,13 @@
 """The operator's console: find, read and act upon sessions, only through calls of the store.
 
 Registered are sessions, the instructions of agent types, tool rules, spend limits, memories, schedules,
-webhooks with their deliveries, and the audit trail. The other tables have composite keys, which the admin
-cannot register; the pages of a session show them.
+alerts, webhooks with their deliveries, and the audit trail. The other tables have composite keys, which the
+admin cannot register; the pages of a session show them.
 """
 
 from django.contrib import admin
 
+from helix_sessions.admin.alerts import AlertAdmin
 from helix_sessions.admin.audits import AuditEntryAdmin
 from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.memories import MemoryAdmin
@@ -16,6 +17,7 @@ from helix_sessions.admin.spend import SpendLimitAdmin
 from helix_sessions.admin.tool_rules import ToolRuleAdmin
 from helix_sessions.admin.webhooks import WebhookAdmin, WebhookDeliveryAdmin
 from helix_sessions.models import (
+    Alert,
     AuditEntry,
     Instructions,
     Memory,
@@ -28,6 +30,7 @@ from helix_sessions.models import (
 )
 
 __all__ = [
+    "AlertAdmin",
     "AuditEntryAdmin",
     "InstructionsAdmin",
     "MemoryAdmin",
@@ -46,5 +49,6 @@ admin.site.register(SpendLimit, SpendLimitAdmin)  # type: ignore[misc]
 admin.site.register(Memory, MemoryAdmin)  # type: ignore[misc]
 admin.site.register(AuditEntry, AuditEntryAdmin)  # type: ignore[misc]
 admin.site.register(Schedule, ScheduleAdmin)  # type: ignore[misc]
+admin.site.register(Alert, AlertAdmin)  # type: ignore[misc]
 admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]
 admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)  # type: ignore[misc]

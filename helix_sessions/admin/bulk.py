@@ -48,7 +48,7 @@ def cleaned(query: str) -> str:
 def matching(user: Any, query: str) -> QuerySet[Any]:
     """The sessions that the list shows this user under a filter."""
     request = HttpRequest()
-    request.method, request.GET, request.user = "GET", QueryDict(query), user  # type: ignore[assignment]
+    request.method, request.GET, request.user = "GET", QueryDict(query), user
     model_admin: Any = admin.site._registry[Session]
     try:
         found = model_admin.get_changelist_instance(request).queryset
@@ -98,7 +98,7 @@ def _carry_on(using: str, row: BulkAction, until: float | None, should_stop: Cal
     user = get_user_model()._default_manager.filter(pk=row.user_key, is_active=True, is_staff=True).first()
     if action is None or user is None:
         return bulk_actions.finish(using, row, "failed", _("The user or the action is gone."))
-    request.user = user  # type: ignore[assignment]
+    request.user = user
     form = action.form(row.answers)
     if not action.is_allowed(request) or not form.is_valid():
         return bulk_actions.finish(using, row, "failed", _("The user may not do this any more."))

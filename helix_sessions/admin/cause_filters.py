@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -14,7 +14,8 @@ from helix_sessions.admin.now.causes import FULL, LATE, NO_ERROR
 from helix_sessions.admin.now.windows import WINDOWS
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
-from helix_sessions.models import Input
+from helix_sessions.models import Feedback, Input
+from helix_sessions.types import FEEDBACK_RATINGS
 
 
 class CauseFilter(admin.SimpleListFilter):
@@ -69,6 +70,24 @@ class WithinFilter(admin.SimpleListFilter):
         if window is None:
             return queryset
         return queryset.filter(status_since__gte=window.start(timezone.now()))
+
+
+class FeedbackFilter(admin.SimpleListFilter):
+    """`?feedback=down`: sessions with an answer that somebody thought so of."""
+
+    title = _("feedback")
+    parameter_name = "feedback"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Thumbs."""
+        return [("up", _("Thumb up")), ("down", _("Thumb down"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions with such feedback."""
+        if self.value() not in FEEDBACK_RATINGS:
+            return queryset
+        given = stored(Feedback).rated(str(self.value())).filter(session_id=OuterRef("session_id"))
+        return queryset.filter(Exists(given))
 
 
 def _late(rows: Any, now: datetime) -> QuerySet[Any]:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import wraps
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.admin.utils import quote, unquote
@@ -15,6 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
 
 from helix_sessions.admin import audits, decryption, presentation
 from helix_sessions.admin.action import Action
@@ -35,6 +37,7 @@ from helix_sessions.admin.pages import (
 )
 from helix_sessions.exceptions import HelixSessionsError, NotFound
 from helix_sessions.models import AuditEntry, Session
+from helix_sessions.types import FEEDBACK_RATINGS
 
 PAGES = ("timeline", "trace", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
@@ -85,6 +88,9 @@ class PageViews(ModelAdmin):
         own = [self._path("waiting", "waiting/", self.waiting_view)]
         own += [self._page(name) for name in PAGES]
         own += [
+            self._path(
+                "feedback", "<str:object_id>/feedback/<int:position>/", require_POST(self.feedback_view)
+            ),
             self._path("live", "<str:object_id>/live/", self.live_view),
             self._path("raw", "<str:object_id>/raw/<str:what>/", self.raw_view),
         ]
@@ -147,6 +153,26 @@ class PageViews(ModelAdmin):
         response = TemplateResponse(request, "admin/helix_sessions/session/live.html", context)
         response["Cache-Control"] = "no-store"
         return response
+
+    def feedback_view(self, request: HttpRequest, object_id: str, position: int) -> HttpResponse:
+        """A thumb of the operator on an answer; the same one again takes it back."""
+        if not request.user.has_perm("helix_sessions.add_feedback"):
+            raise PermissionDenied
+        session, rating = self._session(object_id), request.POST.get("rating")
+        if session is None or rating not in FEEDBACK_RATINGS:
+            raise Http404
+        me, sessions = str(request.user.pk), store()
+        try:
+            mine = [each for each in sessions.list_feedback(session.session_id) if each.by == me]
+            again = any(each.position == position and each.rating == rating for each in mine)
+            kept = sessions.give_feedback(session.session_id, position, None if again else rating, by=me)
+        except HelixSessionsError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            kept = None
+        place = reverse("admin:helix_sessions_session_timeline", args=[quote(session.session_id)])
+        return HttpResponseRedirect(
+            f"{place}?seq={kept.message_seq}#seq-{kept.message_seq}" if kept else place
+        )
 
     def state_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The agent's document, and differences between checkpoints."""
@@ -310,6 +336,7 @@ class PageViews(ModelAdmin):
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "overview": overview.overview(session, now),
             "fitting": fitting,
+            "may_judge": request.user.has_perm("helix_sessions.add_feedback"),
             "more": more,
             "open_calls": [call for call in waiting.pending(session) if call.submitted_at is None][:3]
             if not presentation.is_ended(session)

@@ -346,6 +346,15 @@ STREAM_TICKET = {
     "expires_at": "2026-01-02T03:09:05+00:00",
 }
 
+FEEDBACK = {
+    "position": 1,
+    "message_seq": 3,
+    "rating": "up",
+    "comment": "Quick and right.",
+    "by": "7",
+    "created_at": "2026-01-02T03:04:05+00:00",
+}
+
 BLOB = {
     "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "size": 4,

@@ -31,6 +31,7 @@ PARTICIPANT_VERBS = frozenset(
         *("submit_tool_result", "set_interrupt_flag", "stop"),
         *("run", "wake_runner", "retry_run"),
         *("attach_blob", "get_blob"),
+        *("give_feedback", "withdraw_feedback", "list_feedback"),
         # the same from a chat
         *("get_chat", "follow_chat", "send_chat_message", "regenerate_answer", "stop_chat"),
         *("run_ag_ui", "follow_ag_ui"),

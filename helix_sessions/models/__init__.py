@@ -1,6 +1,7 @@
 """The tables: columns, constraints, indexes and querysets. Every decision is in the store."""
 
 from helix_sessions.models.agents import AgentRecord
+from helix_sessions.models.alerts import Alert
 from helix_sessions.models.archives import ArchivedRange
 from helix_sessions.models.audits import AuditEntry
 from helix_sessions.models.blobs import Blob, BlobRef
@@ -9,6 +10,7 @@ from helix_sessions.models.checkpoints import Checkpoint
 from helix_sessions.models.client_calls import ClientCall
 from helix_sessions.models.contexts import Compaction, ContextEpoch, ContextUpdate
 from helix_sessions.models.events import Event, EventKey
+from helix_sessions.models.feedback import Feedback
 from helix_sessions.models.fragments import FragmentBatch
 from helix_sessions.models.idempotency import IdempotentAnswer
 from helix_sessions.models.inputs import Input, InputClaim
@@ -31,6 +33,7 @@ from helix_sessions.models.workers import Worker
 
 __all__ = [
     "AgentRecord",
+    "Alert",
     "ArchivedRange",
     "AuditEntry",
     "Blob",
@@ -43,6 +46,7 @@ __all__ = [
     "ContextUpdate",
     "Event",
     "EventKey",
+    "Feedback",
     "FragmentBatch",
     "IdempotentAnswer",
     "Input",

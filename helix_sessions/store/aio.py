@@ -45,6 +45,8 @@ from helix_sessions.types import (
     ErasureSummary,
     EventRecord,
     EventTexts,
+    Feedback,
+    FeedbackRating,
     Finding,
     Fragment,
     InputReceipt,
@@ -1349,6 +1351,28 @@ class AsyncSessionStore:
     async def get_blob(self, session_id: str, sha256: str) -> Blob:
         """What is known of an attachment of the session. `BlobNotFound` unless the session has it."""
         return await sync_to_async(self._store.get_blob)(session_id, sha256)
+
+    async def give_feedback(
+        self,
+        session_id: str,
+        position: int,
+        rating: FeedbackRating | None,
+        *,
+        comment: str | None = None,
+        by: str = "",
+    ) -> Feedback | None:
+        """Keep what a person thinks of an answer: `up` or `down`, in place of what they said before;
+        `None` takes it back. `by` tells people apart. The version stays.
+        """
+        return await sync_to_async(self._store.give_feedback)(
+            session_id, position, rating, comment=comment, by=by
+        )
+
+    async def list_feedback(self, session_id: str) -> list[Feedback]:
+        """What people think of the answers of a session, by the order of the answers, also of those that are
+        no longer in the transcript.
+        """
+        return await sync_to_async(self._store.list_feedback)(session_id)
 
     async def prune_audit_trail(
         self,

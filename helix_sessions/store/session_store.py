@@ -15,7 +15,7 @@ from helix_sessions.store.context import compactions, contexts, instructions, tr
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.inbox import inbox
-from helix_sessions.store.keyed import audits, blobs, idempotency, notes
+from helix_sessions.store.keyed import audits, blobs, feedback, idempotency, notes
 from helix_sessions.store.limits import spend_limits
 from helix_sessions.store.maintenance import (
     archives,
@@ -191,6 +191,8 @@ class SessionStore(Store):
     open_blob = operation(blobs.open_blob)
     attach_blob = operation(blobs.attach_blob)
     get_blob = operation(blobs.get_blob)
+    give_feedback = operation(feedback.give_feedback)
+    list_feedback = operation(feedback.list_feedback)
     prune_audit_trail = operation(audits.prune_audit_trail)
     answer_once = operation(idempotency.answer_once)
     prune_idempotency_keys = operation(idempotency.prune_idempotency_keys)

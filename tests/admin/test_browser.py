@@ -187,7 +187,7 @@ def test_a_shift(browser: Browser, store: SessionStore, in_database: InDatabase[
     shot(page, "5-expire")
     page.click("button.hx-primary")
     assert "10 sessions have expired." in page.inner_text(".messagelist")
-    assert in_database(lambda: Session.objects.expired().count()) == 10
+    assert in_database(lambda: Session.objects.filter(failure_reason="session_expired").count()) == 10
 
     # See the log.
     page.goto(page.url.split("/admin/")[0] + page_of("idle-03", "log"))

@@ -11,8 +11,8 @@ from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
-from helix_sessions.admin import bulk, bulk_views
-from helix_sessions.admin.bulk_runner import BulkRunner
+from helix_sessions.admin import bulk, bulk_views, operations
+from helix_sessions.admin.companions import BulkRunner
 from helix_sessions.models import BulkAction, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.store.maintenance import bulk_actions
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "BATCH", 3)
+    monkeypatch.setattr(bulk_views, "AT_ONCE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_a_stop_ends_it_after_the_batch_under_way(
     make_failed(store, 7)
     post(admin_client, "retry", "status=failed")
     [row] = BulkAction.objects.all()
-    whole = bulk.carry_out
+    whole = operations.carry_out
 
     def stopped_meanwhile(*args: Any) -> Any:
         admin_client.post(f"{LIST}bulk/{row.bulk_id}/stop/")

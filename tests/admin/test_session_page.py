@@ -13,7 +13,7 @@ from django.utils import timezone
 from helix_sessions.admin.pages.waterfall import waterfall
 from helix_sessions.models import Run, Session
 from helix_sessions.store import SessionStore
-from tests.admin.places import make_stuck, page_of
+from tests.admin.places import LIST, make_stuck, page_of, rows_of
 from tests.contract.suspended import approval, suspended
 
 pytestmark = pytest.mark.django_db
@@ -219,3 +219,25 @@ def test_a_tree_tells_time_cost_and_error(store: SessionStore, viewer: Client):
     assert "1,200 tokens" in page
     assert "0.5" in page
     assert "tool_failed · &lt;b&gt;No" in page
+
+
+def test_a_thumb_is_shown_given_and_filtered_by(store: SessionStore, client_with: Any, viewer: Client):
+    store.create_session("s", agent_type="support")
+    store.create_session("other", agent_type="support")
+    talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    store.append_messages("s", talk)
+    store.give_feedback("s", 1, "down", comment="<b>Wrong</b>", by="visitor")
+    page = viewer.get(page_of("s")).content.decode()
+    assert "Thumb down" in page
+    assert "&lt;b&gt;Wrong" in page
+    assert "/feedback/1/" not in page
+    assert viewer.post(page_of("s", "feedback/1"), {"rating": "up"}).status_code == 403
+    judge = client_with("view_session", "add_feedback")
+    assert "/feedback/1/" in judge.get(page_of("s")).content.decode()
+    judge.post(page_of("s", "feedback/1"), {"rating": "up"})
+    assert sorted(each.rating for each in store.list_feedback("s")) == ["down", "up"]
+    judge.post(page_of("s", "feedback/1"), {"rating": "up"})
+    assert [each.rating for each in store.list_feedback("s")] == ["down"]
+    assert judge.post(page_of("s", "feedback/1"), {"rating": "x"}).status_code == 404
+    assert rows_of(viewer.get(f"{LIST}?feedback=down")) == ["s"]
+    assert rows_of(viewer.get(f"{LIST}?feedback=up")) == []

@@ -38,6 +38,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("patch", "schedule"): {"enabled": False},
     ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
     ("patch", "webhook"): {"enabled": False},
+    ("post", "feedback"): {"rating": "up"},
     ("post", "lease"): {"owner": "worker-1", "ttl": 30},
     ("put", "lease"): {"owner": "worker-1", "ttl": 30},
     ("post", "turns"): {"message": "hello"},
@@ -87,7 +88,7 @@ WITHOUT_A_SESSION = (
 FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
 """Those that speak the protocol of a page: a stream, without a version; a message is sent once by its id."""
 
-_IDS = {
+_IDS: dict[str, list[Any]] = {
     "tool-rule": ["rule"],
     "spend-limit": ["limit"],
     "schedule": ["daily"],
@@ -99,6 +100,7 @@ _IDS = {
     "run": ["r"],
     "blob": [sha256(b"content").hexdigest()],
     "input": ["i"],
+    "feedback": [1],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
     "child": ["sub"],

@@ -11,7 +11,16 @@ from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
-WITHOUT_A_VERSION = {"staging", "events", "event-projection", "inputs", "idle", "blob", *FRONT_ENDS}
+WITHOUT_A_VERSION = {
+    "staging",
+    "events",
+    "event-projection",
+    "inputs",
+    "idle",
+    "blob",
+    "feedback-list",
+    *FRONT_ENDS,
+}
 CONDITIONAL_READS = sorted(
     name for method, name in of_a_session() if method == "get" and name not in WITHOUT_A_VERSION
 )
@@ -23,7 +32,7 @@ CHECKED_WRITES = sorted(
     and name
     not in {
         *("attach", "detach", "wake", "fragments", "cleanup-session-staging", "answer-links", "child"),
-        *("lease", "stream-tickets", "blobs", *FRONT_ENDS),
+        *("lease", "stream-tickets", "blobs", "feedback", *FRONT_ENDS),
     }
 )
 """Without those that raise no version, and the one whose condition is about the child."""

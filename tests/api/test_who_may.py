@@ -41,6 +41,9 @@ def prepare(store: SessionStore, session_id: str, name: str) -> None:
     """So that a filled session is where a POST to this address is allowed."""
     if name in ("commit", "runs", "turns"):
         store.update_run_status(session_id, "r", "completed")
+    elif name == "feedback":
+        talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+        store.append_messages(session_id, talk)
     elif name in ("tool-results", "answer-links", "resume"):
         asked = {"tool_call_id": "call", "tool_name": "t", "arguments": {}}
         state = store.load_state(session_id)
@@ -333,6 +336,8 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "get_context_epoch": (),
     "list_compactions": (),
     "attach_blob": (b"content",),
+    "give_feedback": (1, "up"),
+    "list_feedback": (),
     "get_blob": ("a" * 64,),
     "move_session": ("there",),
     "reconcile_context": ([],),

@@ -20,6 +20,7 @@ from helix_sessions.models import (
     ClientCall,
     Event,
     EventKey,
+    Feedback,
     FragmentBatch,
     Input,
     Message,
@@ -72,6 +73,7 @@ def session(store: SessionStore) -> str:
     Blob.objects.create(sha256="b", name="n", size=1, media_type="text/plain")
     BlobRef.objects.create(session_id="s", blob_id="b")
     MessageWords.objects.create(session_id="s", seq=1, searchable="x")
+    Feedback.objects.create(session_id="s", message_seq=1, position=1, rating="up", created_at=timezone.now())
     return "s"
 
 

@@ -20,7 +20,7 @@ from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.conf import Conf
 from helix_sessions.models import Webhook, WebhookDelivery
-from helix_sessions.runtime.webhook_sender import WebhookSender
+from helix_sessions.runtime.companion import WebhookSender
 from helix_sessions.store import SessionStore
 from helix_sessions.store.outbox import deliveries, sending
 from tests.outbox.conftest import Request, finish_runs

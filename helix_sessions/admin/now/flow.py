@@ -21,9 +21,9 @@ from helix_sessions.messages.usage import Usage
 from helix_sessions.models import Event, Run
 from helix_sessions.models.fields import beginning_of, size_of
 
-SAMPLED_RUNS = 2_000
+SAMPLED_RUNS = 1_000
 """Durations and cost are those of so many of the newest runs."""
-TRACED_RUNS = 60
+TRACED_RUNS = 50
 """Model calls and tools are those of so many of the newest runs."""
 TRACED_EVENTS = 3_000
 DATA_READ = 2_000

@@ -137,7 +137,8 @@ def beyond_the_headline(session: Session, now: datetime) -> list[presentation.Re
     """The remarks that say more than the headline, which has the error where that is the whole reason."""
     error = session.error
     code = error.get("code") if isinstance(error, dict) else None
-    remarks = presentation.remarks(session, now)
+    said = headline(session, now).rstrip(".")
+    remarks = [each for each in presentation.remarks(session, now) if not each.text.startswith(said)]
     if session.status != "failed" or session.failure_reason not in (None, code):
         return remarks
     why = presentation.reason(session)

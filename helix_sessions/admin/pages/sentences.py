@@ -139,6 +139,11 @@ def _spend_warning(data: dict[str, Any]) -> str:
     return _("Spend limit almost reached: %s") % limit
 
 
+def _feedback(data: dict[str, Any]) -> str:
+    words = {"up": _("Thumb up for message %s"), "down": _("Thumb down for message %s")}
+    return words.get(str(data.get("rating")), _("Feedback on message %s withdrawn")) % _word(data, "position")
+
+
 _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "session_started": _started,
     "session_woken": lambda data: _("Recovered after a crash"),
@@ -186,6 +191,7 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "context_updated": _told,
     "context_replaced": lambda data: _("The context of the model was set again"),
     "blob_attached": lambda data: _("Attached: %s") % data.get("media_type", ""),
+    "feedback_given": _feedback,
     "notes_put": lambda data: _("Notes kept: %s") % _names(data, "keys"),
     "notes_removed": lambda data: _("%s notes removed") % _word(data, "count"),
     "input_admitted": lambda data: _("Input admitted: %s") % _word(data, "delivery"),

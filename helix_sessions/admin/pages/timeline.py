@@ -13,9 +13,10 @@ from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.documents import CHARACTERS_SHOWN
 from helix_sessions.admin.pages.entries import KINDS, Entry, entries_of
-from helix_sessions.models import Event, Message, Session
+from helix_sessions.models import Event, Feedback, Message, Session
 
 PAGE_SIZE = 50
+MOST_FEEDBACK = 500
 FOLDED = 2
 """So many events of bookkeeping in a row are folded into one line."""
 
@@ -123,7 +124,7 @@ def timeline(session: Session, view: View) -> Timeline:
         has_older, has_newer = first is not None and first > begins, more
     else:
         has_older, has_newer = more, last is not None and last < session.head_seq and view.before is not None
-    entries = _paced(entries_of(with_messages(session.session_id, rows)))
+    entries = _told(session, rows)
     return Timeline(
         view=view,
         entries=entries if view.order == "oldest" else entries[::-1],
@@ -161,8 +162,14 @@ def _folded(entries: list[Entry], view: View) -> Iterator[Block]:
         yield Block(folded=entries, is_open=view.seq in {entry.seq for entry in entries})
 
 
-def _paced(entries: list[Entry]) -> list[Entry]:
-    """The entries, each with the time since the one before it."""
+def _told(session: Session, rows: list[Row]) -> list[Entry]:
+    """The entries of rows, each with the time since the one before it and what people think of it."""
+    entries = entries_of(with_messages(session.session_id, rows))
+    answers = {entry.seq: entry for entry in entries if entry.role == "assistant"}
+    if answers:
+        given = stored(Feedback).filter(session_id=session.session_id, message_seq__in=list(answers))
+        for row in given.order_by("message_seq", "author")[:MOST_FEEDBACK]:
+            answers[row.message_seq].feedback.append(row)
     for before, entry in pairwise(entries):
         entry.after = entry.at - before.at
     return entries
@@ -171,7 +178,7 @@ def _paced(entries: list[Entry]) -> list[Entry]:
 def newer_entries(session: Session, after: int) -> list[Entry]:
     """What happened after an event, oldest first, at most a page of it."""
     rows = list(_brief(session).filter(seq__gt=after).order_by("seq")[:PAGE_SIZE])
-    return _paced(entries_of(with_messages(session.session_id, rows)))
+    return _told(session, rows)
 
 
 def _brief(session: Session) -> Any:

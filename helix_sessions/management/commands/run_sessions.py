@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from argparse import ArgumentParser
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 from django.apps import apps
@@ -13,10 +13,13 @@ from django.core.management.base import CommandError
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.runtime.agents import configured_agents
+from helix_sessions.runtime.companion import WebhookSender
 from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
-from helix_sessions.runtime.webhook_sender import WebhookSender
 from helix_sessions.types import RunOutcome
+
+ALERTS_SECONDS = 5.0
+"""How often it is seen whether an alert is due."""
 
 
 class Command(StoreCommand):
@@ -61,18 +64,21 @@ class Command(StoreCommand):
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        with Presence(worker), sender, self._bulk_runner(options):
+        with Presence(worker), sender, self._console(options):
             tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
 
-    def _bulk_runner(self, options: dict[str, Any]) -> AbstractContextManager[Any]:
-        """What operators ask for in the admin, where there is one."""
-        if not apps.is_installed("django.contrib.admin"):
-            return nullcontext()
-        from helix_sessions.admin.bulk_runner import BulkRunner
+    def _console(self, options: dict[str, Any]) -> ExitStack:
+        """What operators asked for in the admin, where there is one: bulk actions, and alerts."""
+        stack = ExitStack()
+        if apps.is_installed("django.contrib.admin"):
+            from helix_sessions.admin.companions import AlertWatcher, BulkRunner
 
-        return BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
+            stack.enter_context(AlertWatcher(options["database"], poll=max(options["poll"], ALERTS_SECONDS)))
+            runner = BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
+            stack.enter_context(runner)
+        return stack
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:
         error = f": {outcome.error}" if outcome.error else ""

@@ -7,6 +7,7 @@ Events that a caller emits under the same names are no moments.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,14 @@ def record(work: "UnitOfWork") -> None:
             body = documents.write({"type": moment.type, "timestamp": timestamp, "data": data})
             params += [f"msg_{new_id()}", moment.type, session_id, body]
         work.statements.append((_record_sql(len(some)), work.dialect.parameters(params)))
+
+
+def told_alone(dialect: Any, kind: str, data: Mapping[str, Any], now: datetime) -> tuple[str, list[Any]]:
+    """The statement that adds to the outbox what is of no single session."""
+    timestamp = now.isoformat().replace("+00:00", "Z")
+    body = documents.write({"type": kind, "timestamp": timestamp, "data": dict(data)})
+    params = [now, now, f"msg_{new_id()}", kind, "", body]
+    return _record_sql(1), dialect.parameters(params)
 
 
 @lru_cache(maxsize=_AT_ONCE)

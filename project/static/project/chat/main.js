@@ -127,6 +127,7 @@ const actions = {
   branchesAt,
   get agentName() { return agent.name; },
   answer: (part, decision) => conversation.answer(part, decision),
+  judge: (message, rating) => conversation.judge(message, rating).catch(problem),
   readEarlier: () => conversation.readEarlier().catch(problem),
   switchTo: (id) => open(id),
   async branch(message, text) {
