@@ -124,7 +124,7 @@ class DjangoSession:
         """Whether messages that say more than an item were said by another agent."""
         if all("item" in message or message.keys() <= _OF_AN_ITEM for message in messages):
             return False
-        return self._store.get_session_head(self._key).agent_type != self._fields["agent_type"]
+        return bool(self._store.get_session_head(self._key).agent_type != self._fields["agent_type"])
 
     def _look(self) -> None:
         if not self._is_ours:
