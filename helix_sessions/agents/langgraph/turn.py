@@ -323,7 +323,7 @@ def _messages(state: Any) -> list[Any]:
 
 def _asked(state: Any) -> list[Any]:
     """What the tasks ask that have not ended."""
-    return [found for task in state.tasks if task.result is None for found in task.interrupts]
+    return [found for task in state.tasks if task.name in state.next for found in task.interrupts]
 
 
 def _line(listener: Listener, namespace: tuple[str, ...]) -> dict[str, Any]:
