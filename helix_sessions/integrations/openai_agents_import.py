@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from helix_sessions.exceptions import InvalidInput, SessionExists
+from helix_sessions.integrations import openai_agents_sql
 from helix_sessions.integrations.openai_agents import AGENT_TYPE, message_of
 from helix_sessions.store import SessionStore
 
@@ -63,16 +64,16 @@ class _Source:
         self._messages = messages
 
     def ids(self) -> list[str]:
-        return [row[0] for row in self._rows(f"SELECT session_id FROM {self._sessions} ORDER BY session_id")]  # noqa: S608
+        return [row[0] for row in self._rows(openai_agents_sql.session_ids(self._sessions))]
 
     def items(self, session_id: str) -> list[Any]:
-        query = f"SELECT message_data FROM {self._messages} WHERE session_id = {{}} ORDER BY id"  # noqa: S608
+        query = openai_agents_sql.items(self._messages, self._mark)
         return [json.loads(row[0]) for row in self._rows(query, session_id)]
 
     def _rows(self, query: str, *values: str) -> list[Any]:
         cursor = self._connection.cursor()
         try:
-            cursor.execute(query.format(*[self._mark] * len(values)), values)
+            cursor.execute(query, values)
             return list(cursor.fetchall())
         finally:
             cursor.close()

@@ -74,8 +74,8 @@ def _refuse(
     name = f"The graph {graph.name!r} cannot be driven"
     if tuple(map(int, re.findall(r"\d+", version("langgraph"))[:3])) < _LOWEST:
         raise NotConfigured(
-            f"{name}: it needs langgraph {'.'.join(map(str, _LOWEST))}. Before, several questions of one node "
-            "had one id, and the answer to the first could be taken for that to the next."
+            f"{name}: it needs langgraph {'.'.join(map(str, _LOWEST))}. Before, several questions of one "
+            "node had one id, and the answer to the first could be taken for that to the next."
         )
     if not isinstance(graph, CompiledStateGraph):
         raise NotConfigured(f"{name}: it is a {type(graph).__name__}. Give a compiled StateGraph.")
