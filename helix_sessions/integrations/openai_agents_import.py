@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from helix_sessions.exceptions import InvalidInput, SessionExists
-from helix_sessions.integrations import openai_agents_sql
+from helix_sessions.integrations import sql
 from helix_sessions.integrations.openai_agents import AGENT_TYPE, message_of
 from helix_sessions.store import SessionStore
 
@@ -64,10 +64,10 @@ class _Source:
         self._messages = messages
 
     def ids(self) -> list[str]:
-        return [row[0] for row in self._rows(openai_agents_sql.session_ids(self._sessions))]
+        return [row[0] for row in self._rows(sql.session_ids(self._sessions))]
 
     def items(self, session_id: str) -> list[Any]:
-        query = openai_agents_sql.items(self._messages, self._mark)
+        query = sql.items(self._messages, self._mark)
         return [json.loads(row[0]) for row in self._rows(query, session_id)]
 
     def _rows(self, query: str, *values: str) -> list[Any]:
