@@ -106,6 +106,14 @@ class DjangoSessionService(BaseSessionService):
             session.last_update_time = event.timestamp
             return self._commit_event_to_session(session, event)
 
+    def append_events(self, session: Session, events: Sequence[Event]) -> None:
+        """Store events whose changes are in the state already, as an import has them."""
+        if events:
+            key = _key(session.app_name, session.user_id, session.id.strip())
+            expected = int(session._storage_update_marker or 0)
+            said = [_message(event) for event in events]
+            self._store.append_messages(key, said, expected_version=expected)
+
     @asynccontextmanager
     async def _in_turn(self, key: str) -> AsyncIterator[None]:
         """Branches that run side by side share one session object, and append to it one after the other."""

@@ -99,11 +99,16 @@ class DjangoSession:
             raise RuntimeError(f"{type(self).__name__} is closed")
         return await outcome_of(sync_to_async(call)(*args, **kwargs))
 
+    @property
+    def _key(self) -> str:
+        """The id of the session that is read and written."""
+        return self.session_id
+
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
         if limit == 0:
             return []
         try:
-            page = self._store.get_messages(self.session_id, limit=limit, newest_first=limit is not None)
+            page = self._store.get_messages(self._key, limit=limit, newest_first=limit is not None)
         except SessionNotFound:
             return []
         messages = page.messages if limit is None else page.messages[::-1]
@@ -111,7 +116,7 @@ class DjangoSession:
         return items if limit is None else items[-limit:]
 
     def _items(self, messages: Sequence[dict[str, JSON]]) -> list[TResponseInputItem]:
-        forms.refuse_others(self.session_id, messages, AGENT_TYPE, _is_readable)
+        forms.refuse_others(self._key, messages, AGENT_TYPE, _is_readable)
         foreign = self._is_foreign(messages)
         return [item for message in messages for item in items_of(message, is_foreign=foreign)]
 
@@ -119,42 +124,42 @@ class DjangoSession:
         """Whether messages that say more than an item were said by another agent."""
         if all("item" in message or message.keys() <= _OF_AN_ITEM for message in messages):
             return False
-        return self._store.get_session_head(self.session_id).agent_type != self._fields["agent_type"]
+        return bool(self._store.get_session_head(self._key).agent_type != self._fields["agent_type"])
 
     def _look(self) -> None:
         if not self._is_ours:
-            forms.refuse_session_of_others(self._store, self.session_id, AGENT_TYPE)
+            forms.refuse_session_of_others(self._store, self._key, AGENT_TYPE)
             self._is_ours = True
 
     def _add(self, messages: list[dict[str, JSON]]) -> None:
         self._look()
         while messages:
             try:
-                self._store.append_messages(self.session_id, messages)
+                self._store.append_messages(self._key, messages)
                 return
             except SessionNotFound:
                 self._create()
 
     def _create(self) -> None:
         try:
-            self._store.create_session(self.session_id, **self._fields)
+            self._store.create_session(self._key, **self._fields)
         except SessionExists:
-            self._store.get_session_head(self.session_id)  # raises if it is another owner's
+            self._store.get_session_head(self._key)  # raises if it is another owner's
 
     def _pop(self) -> TResponseInputItem | None:
         while True:
             try:
-                last = self._store.get_message_texts(self.session_id, limit=1, newest_first=True)
+                last = self._store.get_message_texts(self._key, limit=1, newest_first=True)
                 if not last.texts:
                     return None
                 self._look()
                 items = self._items([documents.load(last.texts[0])])
                 if len(items) > 1:
                     raise FrameworkMismatch(
-                        f"The last message of session {self.session_id!r} is several items: it was said by "
+                        f"The last message of session {self._key!r} is several items: it was said by "
                         "another agent, and cannot be taken apart."
                     )
-                self._store.truncate_messages(self.session_id, last.total - 1, expected_version=last.version)
+                self._store.truncate_messages(self._key, last.total - 1, expected_version=last.version)
             except SessionNotFound:
                 return None
             except StaleState:
@@ -164,7 +169,7 @@ class DjangoSession:
     def _clear(self) -> None:
         self._look()
         try:
-            self._store.truncate_messages(self.session_id, 0)
+            self._store.truncate_messages(self._key, 0)
         except SessionNotFound:
             return
 

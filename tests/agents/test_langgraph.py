@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="arg-type,misc,union-attr,no-untyped-call"
 
+import asyncio
 import operator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -12,7 +13,8 @@ pytest.importorskip("langgraph")
 
 import httpx
 from asgiref.sync import async_to_sync
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
@@ -25,9 +27,9 @@ from helix_sessions.exceptions import NotConfigured, SubmissionMismatch
 from helix_sessions.integrations.langgraph import DjangoSaver
 from helix_sessions.runtime import RetryPolicy, SessionRunner
 from helix_sessions.runtime.agents import agent_for
-from helix_sessions.store import SessionStore
+from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.types import Fragment
-from tests.agents.langgraph_graphs import call, executes, react, says
+from tests.agents.langgraph_graphs import Script, call, executes, react, says
 from tests.agents.test_crashes import approve, drive, killed_while, lines, swept
 from tests.parallel import Worker
 
@@ -351,6 +353,41 @@ def test_a_graph_that_never_answers_ends(store: SessionStore) -> None:
     builder.add_edge("one", "one")
     outcome = durable(builder.compile(name="g").with_config(recursion_limit=5)).run("s", "go")
     assert (outcome.kind, outcome.error["code"]) == ("failed", "recursion_limit")
+
+
+class Endless(Script):
+    """Asks to be stopped while it speaks."""
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        if self.lines:
+            for chunk in self._stream():
+                yield chunk
+            return
+        for word in ("Once upon ", "a time"):
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+        await AsyncSessionStore().set_interrupt_flag("s", "enough")
+        for _ in range(2000):
+            await asyncio.sleep(0.005)
+            yield ChatGenerationChunk(message=AIMessageChunk(content="."))
+
+
+def test_a_stop_keeps_what_was_said_and_one_can_write_on(store: SessionStore) -> None:
+    seen: list[Any] = []
+    model = Endless(lines=[])
+
+    async def agent(state: MessagesState) -> Any:
+        seen.append([message.text for message in state["messages"]])
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = react(agent)
+    assert async_to_sync(durable(graph).arun)("s", "go").kind == "interrupted"
+    said = store.get_messages("s").messages[-1]
+    assert said["interrupted"] is True
+    assert said["content"].startswith("Once upon a time")
+    model.lines.append(AIMessage("done"))
+    assert durable(graph).run("s", "more").output == "done"
+    assert seen[-1] == ["go", said["content"], "more"]
+    assert [role for role, _, _ in shape(store)] == ["user", "assistant", "user", "assistant"]
 
 
 def test_calls_that_a_stop_left_open_are_answered_for_the_model(store: SessionStore) -> None:

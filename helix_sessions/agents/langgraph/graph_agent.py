@@ -4,7 +4,9 @@ A turn runs the graph, one super-step after the other, until a model's answer an
 there, or the graph asks something, or ends. Every super-step is a checkpoint in the session.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any
 
 from helix_sessions.agents import provider_errors
@@ -23,6 +25,9 @@ with needed_from("langgraph"):
     from helix_sessions.agents.langgraph import interrupts
     from helix_sessions.agents.langgraph.turn import GraphTurn
     from helix_sessions.integrations.langgraph.thread import Heads
+
+
+_LOWEST = (1, 2, 22)
 
 
 class GraphAgent:
@@ -67,6 +72,11 @@ def _refuse(
 ) -> None:
     """Raise `NotConfigured` for what cannot hold."""
     name = f"The graph {graph.name!r} cannot be driven"
+    if tuple(map(int, re.findall(r"\d+", version("langgraph"))[:3])) < _LOWEST:
+        raise NotConfigured(
+            f"{name}: it needs langgraph {'.'.join(map(str, _LOWEST))}. Before, several questions of one "
+            "node had one id, and the answer to the first could be taken for that to the next."
+        )
     if not isinstance(graph, CompiledStateGraph):
         raise NotConfigured(f"{name}: it is a {type(graph).__name__}. Give a compiled StateGraph.")
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:

@@ -62,14 +62,14 @@ class GraphTurn:
         self._mark = said.mark
         state = await self._open()
         self._before = {message.id for message in _messages(state)}
-        if self._mark.waits and state.interrupts and set(self._mark.waits) == set(said.answers):
+        if self._mark.waits and _asked(state) and set(self._mark.waits) == set(said.answers):
             values = interrupts.resume_values(self._mark.waits, said.answers)
-            asked = {found.id for found in state.interrupts}
+            asked = {found.id for found in _asked(state)}
             if asked == set(values):
                 state = await self._step(Command(resume=values))
         while True:
             group = self._group(state)
-            waiting = bool(state.interrupts)
+            waiting = bool(_asked(state))
             over = not state.next and not waiting
             if group is not None and (group.complete or over or self._is_left(state)):
                 return self._told(state, group, is_last=over)
@@ -262,7 +262,7 @@ class GraphTurn:
 
     def _waits(self, state: Any, group: Group | None) -> FrameworkOutcome:
         """What the graph asks; an answer whose calls it asks about is told with it, its results later."""
-        waits = interrupts.Waits(state.interrupts, self._said.total)
+        waits = interrupts.Waits(_asked(state), self._said.total)
         said = group.answer if group is not None else None
         mark = self._next_mark(state, told=self._mark.told, last=self._mark.last)
         mark = replace(mark, waits=waits.about, said=said.id if said is not None else None)
@@ -319,6 +319,11 @@ def _id_of(state: Any) -> str | None:
 def _messages(state: Any) -> list[Any]:
     said = state.values.get("messages", []) if isinstance(state.values, Mapping) else []
     return said if isinstance(said, list) else []
+
+
+def _asked(state: Any) -> list[Any]:
+    """What the tasks ask that have not ended."""
+    return [found for task in state.tasks if task.name in state.next for found in task.interrupts]
 
 
 def _line(listener: Listener, namespace: tuple[str, ...]) -> dict[str, Any]:

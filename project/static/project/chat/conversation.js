@@ -141,7 +141,8 @@ export class Conversation {
         this.wasLive = true;
         this.live ??= { key: kept?.key ?? `live-${Date.now()}`, role: "assistant", parts: [], isLive: true };
         apply(this.live, chunk);
-        if (chunk.type === "text-delta" && this.status.kind !== "writing") this.#say({ kind: "writing", text: "Writing…" });
+        const isNews = this.status.kind !== "writing" && !this.status.lasts; // what a dead worker said last may come late
+        if (chunk.type === "text-delta" && isNews) this.#say({ kind: "writing", text: "Writing…" });
         this.#change();
       }
     } catch (error) {

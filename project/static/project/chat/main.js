@@ -211,7 +211,7 @@ $("#kill")?.addEventListener("click", async () => {
   try {
     await request(settings.kill, { method: "POST" });
     const text = "The worker was killed. When its lease runs out, another goes on from the last committed step.";
-    if (conversation?.isBusy) conversation.status = { kind: "trouble", text };
+    if (conversation?.isBusy) conversation.status = { kind: "trouble", text, lasts: true };
     else $("#status-text").textContent = "The worker was killed; another one is starting.";
     draw();
   } catch (error) {
