@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
-from helix_sessions.runtime.loop.worker import DEADLINES_SECONDS, Worker
 from helix_sessions.runtime.companion import WebhookSender
+from helix_sessions.runtime.loop.worker import DEADLINES_SECONDS, Worker
 from helix_sessions.store import SessionStore
 from tests.parallel import ROOT, joined_database_environment
 from tests.runner.test_activities import said, whole

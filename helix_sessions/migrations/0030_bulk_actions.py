@@ -7,7 +7,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0035_workers_and_failures"),
+        ("helix_sessions", "0029_workers_and_failures"),
     ]
 
     operations = [

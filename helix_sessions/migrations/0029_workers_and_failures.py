@@ -8,7 +8,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0031_saved_views"),
+        ("helix_sessions", "0028_saved_views"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -10,7 +10,7 @@ import helix_sessions.models.fields
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("helix_sessions", "0030_transcript_words"),
+        ("helix_sessions", "0027_transcript_words"),
     ]
 
     operations = [

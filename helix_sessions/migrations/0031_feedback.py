@@ -8,7 +8,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0036_bulk_actions"),
+        ("helix_sessions", "0030_bulk_actions"),
     ]
 
     operations = [

@@ -8,7 +8,7 @@ from helix_sessions.models.transcript_words import create_index_in_migration, dr
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0027_fair_shares"),
+        ("helix_sessions", "0026_shares_and_schedules"),
     ]
 
     operations = [

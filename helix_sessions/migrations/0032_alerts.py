@@ -10,7 +10,7 @@ import helix_sessions.models.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("helix_sessions", "0037_feedback"),
+        ("helix_sessions", "0031_feedback"),
     ]
 
     operations = [
