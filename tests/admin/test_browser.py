@@ -208,7 +208,7 @@ def test_watching_one_live(browser: Browser, store: SessionStore, in_database: I
     page.wait_for_selector("text=Good night.")
     in_database(lambda: store.update_status("idle-05", "completed"))
     page.wait_for_selector("#hx-head .hx-is-completed")
-    seqs = page.eval_on_selector_all("#hx-timeline > li", "items => items.map(item => item.id)")
+    seqs = page.eval_on_selector_all("#hx-timeline > li[id]", "items => items.map(item => item.id)")
     head = in_database(lambda: store.load_state("idle-05").head_seq)
     assert seqs == [f"seq-{number}" for number in range(head, 0, -1)]
     assert page.evaluate("window.hurt") is None
