@@ -55,7 +55,6 @@ STATE: dict[str, Any] = {
     "workspace_ref": None,
     "runnable_at": None,
     "last_agent_activity_at": AT,
-    "priority": 0,
 }
 
 NEW_SESSION = {"agent_type": "support", "tags": ["parcel"], "metadata": {"tier": "gold"}}

@@ -107,8 +107,6 @@ class SessionState:
     """From when on a driver has something to do; `None`: nothing. A save does not set it."""
     last_agent_activity_at: datetime | None = None
     """The agent's last sign: a run, a turn, a lease or an event of its own. A save does not set it."""
-    priority: int = 0
-    """How urgent what it has to do is, from -10 to 10. A save does not set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
