@@ -1727,8 +1727,8 @@ class AsyncSessionStore:
         on_progress: Callable[[TransferSummary], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> TransferSummary:
-        """Write sessions to a text file, a record per line: the chosen ones, or all. Memories, schedules, spend
-        limits and what was spent of a chosen owner come with them, and all of these with all sessions.
+        """Write sessions to a text file, a record per line: the chosen ones, or all. Memories, schedules,
+        spend limits and what was spent of a chosen owner come with them, and all of these with all sessions.
 
         A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
         of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
@@ -1760,8 +1760,8 @@ class AsyncSessionStore:
         the owners, because their keys are other people in another installation; `None` is no owner. With
         `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
         is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
-        skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay, and of
-        two totals of what was spent the larger one stands.
+        skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay,
+        and of two totals of what was spent the larger one stands.
         """
         return await sync_to_async(self._store.import_sessions)(
             lines, on_collision=on_collision, owner=owner, check=check, on_progress=on_progress

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import Any
 
-from helix_sessions.api import examples
+from helix_sessions.api import examples, operator_examples
 
 COMMIT = {"state": {"custom_state": {}}, "append_messages": [{"role": "user", "content": "hello"}]}
 
@@ -34,7 +34,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("patch", "input"): {"delivery": "queue"},
     ("post", "tool-rules"): {"tool": "refund", "decision": "ask"},
     ("post", "spend"): {"scope": "all", "window": "day", "usd": 5},
-    ("post", "schedules"): examples.NEW_SCHEDULE,
+    ("post", "schedules"): operator_examples.NEW_SCHEDULE,
     ("patch", "schedule"): {"enabled": False},
     ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
     ("patch", "webhook"): {"enabled": False},

@@ -2,14 +2,14 @@
 
 import pytest
 
-from helix_sessions.api import examples
+from helix_sessions.api import operator_examples
 from helix_sessions.models import Session
 from tests.api.test_problems import is_problem
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
-GIVEN = examples.NEW_SCHEDULE
+GIVEN = operator_examples.NEW_SCHEDULE
 
 
 def priority_of(answer):
@@ -25,7 +25,7 @@ def test_a_schedule_is_made_listed_changed_run_and_deleted(operator, user):
     made = operator.post("/api/schedules/", {**GIVEN, "owner": user.pk, "priority": 3})
     assert made.status_code == 201
     schedule = made.json()
-    assert set(schedule) == set(examples.SCHEDULE)
+    assert set(schedule) == set(operator_examples.SCHEDULE)
     assert (schedule["owner_id"], schedule["priority"]) == (user.pk, 3)
     assert len(schedule["next_firings"]) == 5
     assert operator.get("/api/schedules/").json() == {"items": [schedule], "next_cursor": None}

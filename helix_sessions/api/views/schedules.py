@@ -3,7 +3,7 @@
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import operator_examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response, no_content
@@ -25,7 +25,7 @@ class SchedulesView(View):
         "list_schedules",
         tag="schedules",
         response=Page[Schedule],
-        example=examples.SCHEDULE,
+        example=operator_examples.SCHEDULE,
         query=[Query("enabled", "Only those that are enabled, or are not.", bool)],
         etag=False,
     )
@@ -37,10 +37,10 @@ class SchedulesView(View):
         "create_schedule",
         tag="schedules",
         request=ScheduleInput,
-        sent=examples.NEW_SCHEDULE,
+        sent=operator_examples.NEW_SCHEDULE,
         response=Schedule,
         status=201,
-        example=examples.SCHEDULE,
+        example=operator_examples.SCHEDULE,
         etag=False,
     )
     @idempotent
@@ -51,7 +51,9 @@ class SchedulesView(View):
 
 
 class ScheduleView(View):
-    @operation("get_schedule", tag="schedules", response=Schedule, example=examples.SCHEDULE, etag=False)
+    @operation(
+        "get_schedule", tag="schedules", response=Schedule, example=operator_examples.SCHEDULE, etag=False
+    )
     def get(self, request: Request, schedule_id: str) -> HttpResponse:
         """Read a schedule, with its next five firings."""
         self.query()
@@ -63,7 +65,7 @@ class ScheduleView(View):
         request=SchedulePatch,
         sent={"enabled": False},
         response=Schedule,
-        example={**examples.SCHEDULE, "enabled": False, "next_firings": []},
+        example={**operator_examples.SCHEDULE, "enabled": False, "next_firings": []},
         etag=False,
     )
     def patch(self, request: Request, schedule_id: str) -> HttpResponse:
@@ -83,7 +85,7 @@ class RunScheduleView(View):
         tag="schedules",
         response=ScheduleFiring,
         status=201,
-        example=examples.SCHEDULE_FIRING,
+        example=operator_examples.SCHEDULE_FIRING,
         etag=False,
     )
     @idempotent
@@ -97,7 +99,7 @@ class FiringsView(View):
         "list_schedule_firings",
         tag="schedules",
         response=Page[ScheduleFiring],
-        example=examples.SCHEDULE_FIRING,
+        example=operator_examples.SCHEDULE_FIRING,
         etag=False,
     )
     def get(self, request: Request, schedule_id: str) -> HttpResponse:

@@ -4,7 +4,7 @@ from django.http import HttpResponse
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import operator_examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.policy import sees_all_spending
 from helix_sessions.api.responses import json_response, no_content
@@ -26,7 +26,7 @@ class SpendView(View):
         "spend_status",
         tag="spend",
         response=Page[SpendStatus],
-        example={"items": [examples.SPEND_STATUS], "next_cursor": None},
+        example={"items": [operator_examples.SPEND_STATUS], "next_cursor": None},
         query=(
             Query("owner", "Only the limits of this user. Others than operators see their own alone."),
             Query("agent_type", "Only the limits of this agent type; for operators."),
@@ -53,7 +53,7 @@ class SpendView(View):
         sent={"scope": "owner", "key": "7", "window": "month", "usd": 20, "warn_at": 0.8},
         response=SpendLimit,
         status=201,
-        example=examples.SPEND_LIMIT,
+        example=operator_examples.SPEND_LIMIT,
         etag=False,
     )
     @idempotent
@@ -67,7 +67,7 @@ class SpendLimitsView(View):
         "list_spend_limits",
         tag="spend",
         response=Page[SpendLimit],
-        example={"items": [examples.SPEND_LIMIT], "next_cursor": None},
+        example={"items": [operator_examples.SPEND_LIMIT], "next_cursor": None},
         etag=False,
     )
     def get(self, request: Request) -> HttpResponse:

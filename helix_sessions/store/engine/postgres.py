@@ -29,6 +29,7 @@ from helix_sessions.store.engine.connection import (
     is_told_of_pooler,
 )
 from helix_sessions.store.engine.dialect import Dialect, Encoder
+from helix_sessions.store.engine.prepared_cursor import PreparedCursor
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, read_sql
@@ -69,26 +70,6 @@ _CHANGES_AT_ONCE = 16
 
 Inserted: TypeAlias = tuple[type[models.Model], int, bool]
 """So many rows of a table, and whether they take the place of others."""
-
-
-class PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
-    """Binds on the server and prepares what it executes; Django's own cursors do neither."""
-
-    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-        connection = self.connection
-        threshold = connection.prepare_threshold
-        connection.prepare_threshold = 0  # Django's None means never, even where it is asked for
-        try:
-            return super().execute(_numbered(query), params, prepare=True)
-        finally:
-            connection.prepare_threshold = threshold
-
-
-@lru_cache(maxsize=512)
-def _numbered(sql: str) -> bytes:
-    """The statement with its placeholders as PostgreSQL numbers them."""
-    first, *rest = sql.split("%s")
-    return (first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))).encode()
 
 
 class PortablePostgresDialect(Dialect):

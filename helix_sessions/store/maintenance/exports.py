@@ -46,8 +46,8 @@ def export_sessions(
     on_progress: Callable[[TransferSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> TransferSummary:
-    """Write sessions to a text file, a record per line: the chosen ones, or all. Memories, schedules, spend
-    limits and what was spent of a chosen owner come with them, and all of these with all sessions.
+    """Write sessions to a text file, a record per line: the chosen ones, or all. Memories, schedules,
+    spend limits and what was spent of a chosen owner come with them, and all of these with all sessions.
 
     A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
     of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for

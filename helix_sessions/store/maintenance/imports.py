@@ -55,8 +55,8 @@ def import_sessions(
     the owners, because their keys are other people in another installation; `None` is no owner. With
     `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
     is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
-    skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay, and of
-    two totals of what was spent the larger one stands.
+    skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay,
+    and of two totals of what was spent the larger one stands.
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
     new_owner = owner if owner is UNSET else inputs.owner_key(owner)
