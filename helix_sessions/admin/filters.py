@@ -17,7 +17,7 @@ from helix_sessions.admin.humanize import STATUS_LABELS
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
 from helix_sessions.models import Session
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 
 AGENT_TYPES_SHOWN = 200
 """So many agent types are suggested; any other can be typed."""

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal, overload
 from asgiref.sync import sync_to_async
 
 from helix_sessions.models.runs import RunQuerySet
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.session_store import SessionStore
 from helix_sessions.store.sessions.recover import OWNER_LOST
 from helix_sessions.store.state.checkpoints import MetaLike

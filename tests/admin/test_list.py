@@ -11,7 +11,7 @@ from django.utils import timezone
 from helix_sessions.admin import paginator
 from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
-from helix_sessions.models.sessions import next_prefix
+from helix_sessions.models.session_querysets import next_prefix
 from helix_sessions.store import SessionStore
 from tests.admin.places import LIST, make_stuck, rows_of
 from tests.rows import each

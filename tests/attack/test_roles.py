@@ -19,7 +19,7 @@ from helix_sessions.api.views.sessions import RootView
 from helix_sessions.api.views.stream import StreamView
 from tests.api.conftest import driver
 from tests.api.routes import BODIES, QUERIES, address, every_method
-from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, prepare
+from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, headers_of, prepare
 from tests.attack.access import ACCESS, PARTICIPANT
 from tests.invariants import dump
 
@@ -45,9 +45,11 @@ def calls() -> Iterator[tuple[str, str]]:
     yield from (pair for pair in every_method() if pair not in UNDER_A_LEASE and pair[1] not in OPERATED)
 
 
-def sent(client: APIClient, method: str, name: str) -> Any:
+def sent(client: APIClient, method: str, name: str, headers: dict[str, str] | None = None) -> Any:
     body = {"run_id": "r2"} if (method, name) == ("post", "runs") else BODIES.get((method, name))
-    return getattr(client, method)(address(name, "s") + QUERIES.get((method, name), ""), body)
+    return getattr(client, method)(
+        address(name, "s") + QUERIES.get((method, name), ""), body, headers=headers
+    )
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def answers(store, client_of) -> Callable[..., dict[tuple[str, str], Any]]:
             fill(store, "s")
             if method == "post":
                 prepare(store, "s", name)
-            found[method, name] = sent(client, method, name)
+            found[method, name] = sent(client, method, name, headers_of(store, "s", method, name))
         return found
 
     return asked

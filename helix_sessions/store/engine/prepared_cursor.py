@@ -1,8 +1,8 @@
 """A cursor of psycopg that prepares what it executes.
 
-The store executes a few dozen statements thousands of times on one connection. Prepared, the server plans each
-of them once; bound on the server, their documents are not quoted here. Statements keep `%s` for a placeholder,
-so that one text serves both databases, and are numbered as PostgreSQL wants them once.
+The store executes a few dozen statements thousands of times on one connection. Prepared, the server plans
+each of them once; bound on the server, their documents are not quoted here. Statements keep `%s` for a
+placeholder, so that one text serves both databases, and are numbered once, as PostgreSQL wants them.
 """
 
 from functools import lru_cache

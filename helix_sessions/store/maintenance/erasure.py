@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.models import Schedule, Session
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
 from helix_sessions.store.engine.store import Store
