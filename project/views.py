@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils.safestring import mark_safe
 from markdown import markdown
@@ -22,6 +22,11 @@ _GROUPS = {
 def _documents() -> list[str]:
     docs = settings.BASE_DIR / "docs"
     return sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+
+
+def _pictures() -> set[str]:
+    docs = settings.BASE_DIR / "docs"
+    return {path.relative_to(docs).as_posix() for path in docs.glob("images/*.png")}
 
 
 def _title(name: str) -> str:
@@ -44,8 +49,10 @@ def documents(request: HttpRequest) -> HttpResponse:
     return render(request, "documents.html", {"documents": _grouped_documents()})
 
 
-def document(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one page of `docs/`."""
+def document(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Show one page of `docs/`, or one of its pictures."""
+    if name in _pictures():
+        return FileResponse(open(settings.BASE_DIR / "docs" / name, "rb"))
     if name not in _documents():
         raise Http404
     text = (settings.BASE_DIR / "docs" / name).read_text(encoding="utf-8")

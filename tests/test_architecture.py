@@ -367,7 +367,6 @@ SMALL_AND_ALONE = {
     "store/maintenance/context_invariants.py": "the other file of invariants is full",
     "store/maintenance/invariant.py": "both files of invariants need it",
     "store/state/shared_states.py": "an operation of its own",
-    "runtime/errors.py": "the codes of the errors of runs",
     "stream/threads.py": "tails and feeds need it",
     "values/memories.py": "one noun per file",
     "workspaces/base.py": "the protocol that providers implement",

@@ -63,3 +63,12 @@ def test_the_demo_shows_every_page(client: Client):
         assert "<h1" in body, name
         assert "```" not in re.sub(r"<code.*?</code>", "", body, flags=re.DOTALL), name
     assert len(all_pages()) >= len(NAMES)
+
+
+@pytest.mark.django_db
+def test_every_picture_is_shown_and_served(client: Client):
+    texts = "".join(path.read_text() for path in (ROOT / "README.md", *DOCS.rglob("*.md")))
+    for path in (DOCS / "images").iterdir():
+        assert f"images/{path.name}" in texts, path.name
+        response = client.get(f"/docs/images/{path.name}")
+        assert b"".join(response) == path.read_bytes()
