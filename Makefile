@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml requirements.txt
 
-.PHONY: help run test test-all lint format matrix torture bench bench-quick clean
+.PHONY: help run test test-all lint format matrix torture bench bench-quick docs dist clean
 
 help:
 	@echo "make run      the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
@@ -19,6 +19,8 @@ help:
 	@echo "make matrix   the contract and the doors on every other supported Django and Python found here"
 	@echo "make torture  the long campaigns against the promises, ARGS=\"kills --seconds 600 --seed 7\" for some"
 	@echo "make bench    against hand-written SQL and other products (make bench-quick: five minutes)"
+	@echo "make docs     the documentation as a site, in var/site"
+	@echo "make dist     the wheel and the source distribution, checked, in dist"
 	@echo "make clean    remove the virtual environment, the demo's data and all caches"
 
 run: $(VENV)/run.stamp
@@ -64,8 +66,18 @@ bench: .venv-bench/stamp
 bench-quick: .venv-bench/stamp
 	.venv-bench/bin/python -m bench --quick
 
+docs: .venv-docs/stamp
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --quiet
+	@echo "var/site/index.html"
+
+dist: $(BIN)/python
+	$(INSTALL) -e ".[release]"
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
 clean:
-	rm -rf $(VENV) .venv-bench bench/results var .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-bench .venv-docs bench/results var .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -82,6 +94,12 @@ $(VENV)/run.stamp: $(SOURCES) | $(BIN)/python
 $(VENV)/test.stamp: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -r requirements.txt -e ".[binary,demo,test,lint]"
 	@touch $@ $(VENV)/run.stamp
+
+.venv-docs/stamp: $(SOURCES) | $(BIN)/python
+	$(BIN)/python -m venv .venv-docs
+	@echo '*' > .venv-docs/.gitignore
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check "$$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')"
+	@touch $@
 
 .venv-bench/stamp: $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m venv .venv-bench

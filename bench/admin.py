@@ -42,8 +42,32 @@ _MADE = {
     "pending_client_tool_calls": """CASE WHEN n %% 700 = 5 THEN '{"call": {"tool_call_id": "call",
         "tool_name": "pay", "kind": "approval", "arguments": {"amount": 20}, "submitted_at": null}}'::json
         END""",
+    "error_fingerprint": "CASE WHEN n %% 7 = 3 THEN md5('cause ' || n %% 40) END",
+    "runnable_at": "CASE WHEN n %% 900 = 4 THEN created_at - interval '1 hour' END",
     "head_seq": "{per_session}",
+    "message_count": "n %% 40",
+    "tags": """CASE WHEN n %% 1000 = 0 THEN '["vip"]'::json ELSE '[]'::json END""",
+    "error": """CASE WHEN n %% 7 = 3 THEN json_build_object('code', 'timeout',
+        'message', 'host ' || n || ' did not answer') END""",
+    "usage": "json_build_object('input_tokens', n %% 5000, 'output_tokens', 10, 'cost', (n %% 997) / 1000.0)",
 }
+
+_WORDS = """
+INSERT INTO helix_sessions_messagewords (session_id, seq, searchable)
+SELECT 'filled-' || lpad(n::text, 8, '0'), 1,
+       'where is my parcel it was sent to street ' || n || ' on day ' || n %% 365
+FROM generate_series(1, {sessions}) AS n
+"""
+
+_RUNS = """
+INSERT INTO helix_sessions_run (session_id, run_id, turn, status, step_count, start_sequence, end_sequence,
+                                usage, metadata, started_at, ended_at)
+SELECT 'filled-' || lpad(n::text, 8, '0'), 'run', 1,
+       (ARRAY['completed', 'completed', 'completed', 'failed'])[1 + n %% 4], 2, 0, {per_session},
+       '{{"input_tokens": 900, "output_tokens": 40, "cost": 0.01, "model": "small"}}', '{{}}',
+       now() - n * interval '1.2 seconds' - interval '20 seconds', now() - n * interval '1.2 seconds'
+FROM generate_series(1, {sessions}) AS n
+"""
 
 _EVENTS = """
 INSERT INTO helix_sessions_event (session_id, seq, type, data, created_at)
@@ -110,9 +134,11 @@ def _fill(sessions: int, events: int) -> None:
     with connection.cursor() as cursor:
         for sql in (
             _SESSIONS.format(columns=names, values=values, count=sessions),
+            _RUNS.format(**place),
             _EVENTS.format(**place),
             _LONG_LOG.format(**place),
             _LONG_TRANSCRIPT.format(**place),
+            _WORDS.format(**place),
         ):
             started = perf_counter()
             cursor.execute(sql.replace("%%", "%"))
@@ -147,17 +173,31 @@ def _measure(sessions: int, events: int) -> int:
         "list, id": (f"{LIST}?q={some}", LIST_BAR),
         "list, beginning of an id": (f"{LIST}?q={some[:-4]}", LIST_BAR),
         "list, user": (f"{LIST}?q=user-77", LIST_BAR),
+        "list, by cost": (f"{LIST}?o=-5", LIST_BAR),
+        "list, by activity": (f"{LIST}?o=6&status=completed", LIST_BAR),
+        "list, four filters": (f"{LIST}?agent=agent-3&status=failed&created_from=2020-01-01", LIST_BAR),
+        "list, part of an id": (f"{LIST}?q={some[3:-2]}", LIST_BAR),
+        "list, tag": (f"{LIST}?q=tag:vip", LIST_BAR),
+        "list, metadata": (f"{LIST}?q=channel=chat", LIST_BAR),
+        "list, error": (f"{LIST}?q=error:host 7 did", LIST_BAR),
+        "list, a rare word": (f"{LIST}?q=text:street 4711", LIST_BAR),
+        "list, a common word": (f"{LIST}?q=text:parcel", LIST_BAR),
+        "list, nothing found": (f"{LIST}?q=nowhere to be found", LIST_BAR),
         "session": (f"{LIST}{some}/change/", PAGE_BAR),
         "session, long log": (f"{LIST}original/change/", PAGE_BAR),
         "session, oldest first": (f"{middle}order=oldest", PAGE_BAR),
         "session, in the middle": (f"{middle}seq={events // 20}", PAGE_BAR),
         "session, state": (f"{LIST}original/state/", PAGE_BAR),
         "session, runs": (f"{LIST}original/runs/", PAGE_BAR),
-        "dashboard, not kept": ("/admin/helix_sessions/", PAGE_BAR),
+        "now, an hour": (f"{LIST}now/panels/?window=hour", LIST_BAR),
+        "now, a day": (f"{LIST}now/panels/?window=day", LIST_BAR),
+        "now, a fortnight": (f"{LIST}now/panels/?window=fortnight", PAGE_BAR),
+        "list, a cause": (f"{LIST}?cause={_cause()}&within=day", LIST_BAR),
+        "now and dashboard, not kept": ("/admin/helix_sessions/", 2 * PAGE_BAR),
     }
     worst = 0
     for name, (address, bar) in addresses.items():
-        before = cache.clear if name.startswith("dashboard") else _nothing
+        before = cache.clear if name.startswith("now") else _nothing
         took, asked, busy = _medians_of(lambda address=address: client.get(address), before)
         worst |= took > bar
         verdict = "within" if took <= bar else "ABOVE"
@@ -172,6 +212,12 @@ def _middle_of_waiting() -> str:
 
     rows = Session.objects.waiting().values_list("waiting_since", "session_id")
     return cursors.encode("waiting", *rows[rows.count() // 2])
+
+
+def _cause() -> str:
+    from hashlib import md5
+
+    return md5(b"cause 3", usedforsecurity=False).hexdigest()
 
 
 def _nothing() -> None:

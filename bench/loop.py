@@ -25,7 +25,8 @@ from bench.results import Results, Row
 from bench.scale import Scale
 
 SECTION = "loop"
-PEERS = {"Procrastinate": "procrastinate", "Celery": "celery", "DBOS": "dbos"}
+PEERS = {"Procrastinate": ("procrastinate",), "Celery": ("celery", "sqlalchemy"), "DBOS": ("dbos",)}
+"""Each with the modules that it needs."""
 OURS = "ours"
 QUEUES = "queues"
 DUE = 10
@@ -35,7 +36,8 @@ PATIENCE_SECONDS = 300.0
 
 def measure_loop(arena: Arena, scale: Scale, results: Results) -> None:
     place = arena.place
-    peers = [name for name, module in PEERS.items() if find_spec(module) is not None]
+    peers = [name for name, modules in PEERS.items() if all(find_spec(module) for module in modules)]
+    print(f"left out, not installed: {', '.join(sorted(PEERS.keys() - set(peers))) or 'nothing'}")
     place.execute(f"CREATE DATABASE {QUEUES}")
     place.execute("CREATE DATABASE workflows")
     with tempfile.TemporaryDirectory(prefix="helix_loop_") as directory, ExitStack() as stack:
@@ -114,13 +116,24 @@ class _Loop:
                 self._add("commit to wake-up by NOTIFY, p50", name, max(0.0, median(woken)), "ms")
 
     def idle(self) -> None:
-        with self._workers(OURS, 1) as notes:
+        with self._workers(OURS, 1) as notes, self._without_autovacuum():
             notes.go()
             time.sleep(4)
             before, began = self._transactions(), time.monotonic()
             time.sleep(IDLE_SECONDS)
             rate = (self._transactions() - before) / (time.monotonic() - began)
         self._add("queries of an idle worker", OURS, rate, "a second")
+
+    @contextmanager
+    def _without_autovacuum(self) -> Iterator[None]:
+        """Its transactions are the server's own."""
+        self._place.execute("ALTER SYSTEM SET autovacuum = off")
+        self._place.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self._place.execute("ALTER SYSTEM RESET autovacuum")
+            self._place.execute("SELECT pg_reload_conf()")
 
     def _transactions(self) -> int:
         sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'ours'"
@@ -163,7 +176,8 @@ class _Loop:
             copy_session(*(self._place, database, "helix_sessions_session", "first", size), runnable_at=later)
             free = (
                 "UPDATE helix_sessions_session SET runnable_at = now() - interval '1 minute',"
-                " lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL, attempts = 0"
+                " deferred = false, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,"
+                " attempts = 0"
                 f" WHERE session_id IN ({', '.join(repr(f'filled-{n}') for n in range(1, DUE + 1))})"
             )
 
@@ -174,12 +188,22 @@ class _Loop:
                 assert claim_next(store, "bench", 60.0, agent_types=[LOOP_AGENT]) is not None
 
             tasks.append(Task(f"{size:,}", claim, before, repeat=DUE))
+        self._claim(tasks, "claim among {size:,}")
+        for database in CLAIMS:  # those that were to run later belong to one owner, and want to run now
+            flood = (
+                "UPDATE helix_sessions_session SET owner_id = 1, deferred = false,"
+                " runnable_at = now() - interval '1 hour' WHERE runnable_at > now() + interval '1 hour'"
+            )
+            self._place.execute(flood, database)
+        self._claim(tasks, "claim among {size:,}, a tenth of them one owner's that wait")
+
+    def _claim(self, tasks: list[Task], named: str) -> None:
         self._place.settle(*CLAIMS)
         timings = interleave(tasks, self._rounds)
         few = f"{self._sizes[0]:,}"
         for size in self._sizes:
             ends = {OURS: timings[f"{size:,}"], "few": timings[few]}
-            self._results.add_timings(SECTION, f"claim among {size:,}", ends, "few", only=OURS)
+            self._results.add_timings(SECTION, named.format(size=size), ends, "few", only=OURS)
 
     @contextmanager
     def _workers(self, kind: str, number: int, count: int = 0) -> Iterator["_Notes"]:

@@ -4,7 +4,7 @@ warning."""
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -54,10 +54,9 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 Error(f"HELIX_SESSIONS has an unknown key {name!r}.", hint=hint, id="helix_sessions.E002")
             )
         elif not _fits(value, known[name]):
-            wanted = getattr(known[name], "__name__", str(known[name]))
             found.append(
                 Error(
-                    f"HELIX_SESSIONS[{name!r}] must be of type {wanted}, not {type(value).__name__}.",
+                    f"HELIX_SESSIONS[{name!r}] must be {_wanted(known[name])}, not {_given(value)}.",
                     hint="See the settings reference for what it means.",
                     id="helix_sessions.E003",
                 )
@@ -65,13 +64,27 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     return found
 
 
+def _wanted(kind: Any) -> str:
+    if kind in (int, float):
+        return f"of type {kind.__name__} and above zero"
+    return f"of type {kind.__name__ if isinstance(kind, type) else str(kind).replace('typing.', '')}"
+
+
+def _given(value: Any) -> str:
+    """A number as it is, of other values only the type: they may be secrets."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return repr(value) if is_number else type(value).__name__
+
+
 def _fits(value: Any, wanted: Any) -> bool:
     if wanted is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
-    if isinstance(wanted, UnionType):
+    if get_origin(wanted) in (UnionType, Union):
         return any(_fits(value, kind) for kind in get_args(wanted))
+    if get_origin(wanted) is Literal:
+        return value in get_args(wanted)
     return isinstance(value, get_origin(wanted) or wanted)
 
 

@@ -1,6 +1,6 @@
 """The app's settings: one `HELIX_SESSIONS` dict, typed here, read live."""
 
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from django.conf import settings
 
@@ -48,7 +48,7 @@ class Conf:
 
     STREAM_LONG_POLLS: int = 2
     """How many long polls may wait in one process of a WSGI server, each on a thread. The others are answered
-    at once, and come again after two seconds."""
+    at once, and come again after three seconds."""
 
     STREAMS_PER_USER: int = 20
     """How many HTTP streams one user may have open in one process."""
@@ -68,7 +68,7 @@ class Conf:
     API_POLICY: str = "helix_sessions.api.policy.ParticipantPolicy"
     """The dotted path of the class that says who may do what over HTTP: `may(request, verb, session)`."""
 
-    PARTICIPANT_AGENT_TYPES: list[str] | str | None = None
+    PARTICIPANT_AGENT_TYPES: list[str] | Literal["*"] | None = None
     """The agent types whose sessions a participant may create over HTTP; `"*"` is any. `None`: those that
     `AGENTS` names."""
 
@@ -136,6 +136,10 @@ class Conf:
     RUN_OWNER_TIMEOUT: float = 60.0
     """Seconds after the agent's last sign when a run without a lease is taken for abandoned."""
 
+    CONCURRENCY: dict[str, int] = {}
+    """How many sessions run at once, over all workers: `{"owner": 4, "agent_type:research": 10}` bounds each
+    owner, and the agent type that is named."""
+
     MAX_INTERRUPTED_ATTEMPTS: int = 5
     """How often a run is taken up again without one committed turn; then it fails as a crash loop."""
 
@@ -178,8 +182,17 @@ class Conf:
     WEBHOOK_ALLOW_PRIVATE: bool = False
     """Let webhooks be sent to addresses of private networks and of this machine, and by plain `http`."""
 
+    TRANSCRIPT_SEARCH: bool = False
+    """Keep the words of messages, so that the admin finds sessions by what was said. Each message is written
+    with a row of its words; encrypted content has none. `index_transcripts` adds what is missing, and removes
+    the words after it is turned off."""
+
     STUCK_MINUTES: int = 15
     """The admin shows a running session that has not changed for this long as stuck."""
+
+    TRACE_URL: str = ""
+    """The address of a session's trace where traces are collected, for the admin to link to, with
+    `{trace_id}`, `{session_id}`, `{agent_type}` and `{run_id}` in it. Without it there is no link."""
 
     MASKED_KEYS: list[str] = _SECRETS
     """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
@@ -191,6 +204,9 @@ class Conf:
 
 
 conf = Conf()
+
+RATE_SCOPES = ("read", "write", "create", "answer")
+"""The keys of `API_THROTTLE_RATES`."""
 
 FORMER = frozenset(
     {

@@ -87,6 +87,12 @@ class ToolRuleNotFound(NotFound):
     code = "tool_rule_not_found"
 
 
+class ScheduleNotFound(NotFound):
+    """There is no schedule with this id."""
+
+    code = "schedule_not_found"
+
+
 class WebhookNotFound(NotFound):
     """There is no webhook with this id, or it has no such delivery."""
 
@@ -100,14 +106,13 @@ class InvalidAnswerLink(NotFound):
 
 
 class EventsArchived(NotFound):
-    """These events are in an archive; the log begins later."""
+    """These events are in an archive; the log begins later, with `first_available_seq`."""
 
     code = "events_archived"
 
     def __init__(self, *, first_available_seq: int) -> None:
         super().__init__(f"The log begins at event {first_available_seq}; what came before was archived.")
         self.first_available_seq = first_available_seq
-        """The number of the first event that can be read."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(EventsArchived, first_available_seq=self.first_available_seq), ()
@@ -162,8 +167,7 @@ class ModeLocked(Conflict):
 
 
 class SubmissionMismatch(Conflict):
-    """The answer is not what the tool call waits for: another kind, another question, or a result that does
-    not fit its schema."""
+    """The answer is not what the call waits for: another kind or question, or a result that does not fit."""
 
     code = "submission_mismatch"
 
@@ -316,8 +320,7 @@ class MediaTypeRefused(HelixSessionsError, ValueError):
 
 
 class ContentUnreadable(HelixSessionsError):
-    """Stored content cannot be decrypted: its key is not configured, or it was changed outside of the
-    application."""
+    """Stored content cannot be decrypted: its key is not configured, or it was changed from outside."""
 
     code = "content_unreadable"
 
@@ -366,13 +369,12 @@ class IdempotencyKeyReused(HelixSessionsError, ValueError):
 
 
 class ContextUnavailable(HelixSessionsError):
-    """A source of the context could not be observed, and the session has no context yet."""
+    """A source of the context, one of `keys`, could not be observed, and the session has no context yet."""
 
     code = "context_unavailable"
 
     def __init__(self, message: str | None = None, *, keys: Iterable[str] = ()) -> None:
         self.keys = tuple(keys)
-        """The sources that were not available."""
         super().__init__(message or f"These sources of the context are unavailable: {', '.join(self.keys)}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -386,14 +388,13 @@ class ContextOverflow(HelixSessionsError):
 
 
 class TransientError(HelixSessionsError):
-    """What failed may work when it is tried again. An agent or a tool raises it."""
+    """What failed may work when it is tried again, `retry_after` seconds. An agent or a tool raises it."""
 
     code = "transient_error"
 
     def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds to wait before the next attempt, if the other side says how long."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(TransientError, str(self), retry_after=self.retry_after), ()

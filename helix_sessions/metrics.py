@@ -7,6 +7,7 @@ users with the permission to see all sessions.
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -17,9 +18,11 @@ from django.utils.crypto import constant_time_compare
 
 from helix_sessions.conf import conf
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.models import Session
+from helix_sessions.models import Schedule, Session
 from helix_sessions.models.databases import sessions_database
+from helix_sessions.store import SessionStore
 from helix_sessions.store.context.context_tallies import tallies
+from helix_sessions.store.limits import spend_limits
 from helix_sessions.types import SESSION_STATUSES
 
 with needed_from("metrics"):
@@ -75,6 +78,36 @@ class DatabaseCollector:
             ("expired", "Expired sessions that no clean-up has reached.", rows.expired(now)),
         ):
             yield GaugeMetricFamily(f"helix_sessions_{name}", about, value=found.count())
+        schedules = Schedule.objects.using(rows.db).filter(enabled=True)
+        late = schedules.filter(next_at__lt=now - timedelta(minutes=1)).count()
+        yield GaugeMetricFamily(
+            "helix_sessions_schedules_late", "Schedules that should have fired a minute ago.", value=late
+        )
+        failing = schedules.filter(last_error__isnull=False).count()
+        yield GaugeMetricFamily(
+            "helix_sessions_schedules_failing", "Schedules whose last firing failed.", value=failing
+        )
+
+
+class SpendCollector:
+    """How spend limits stand. No label names a person: the limits of owners are only counted."""
+
+    def collect(self) -> Iterable[Metric]:
+        found = spend_limits.standings(SessionStore(conf.API_DATABASE))
+        for name, about, limits in (
+            ("reached", "Spend limits of which nothing is left.", [each.is_reached for each in found]),
+            ("close", "Spend limits of which little is left.", [each.is_close for each in found]),
+        ):
+            yield GaugeMetricFamily(f"helix_sessions_spend_limits_{name}", about, value=sum(limits))
+        used = GaugeMetricFamily(
+            "helix_sessions_spend_used_ratio",
+            "The used share of the spend limits for agent types and for all.",
+            labels=["scope", "key", "window"],
+        )
+        for each in found:
+            if each.scope != "owner":
+                used.add_metric([each.scope, each.key or "", each.window], each.share)
+        yield used
 
 
 class ContextCollector:
@@ -108,6 +141,7 @@ class ContextCollector:
 
 
 REGISTRY.register(DatabaseCollector())
+REGISTRY.register(SpendCollector())
 REGISTRY.register(ContextCollector())
 
 

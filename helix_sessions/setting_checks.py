@@ -10,10 +10,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from rest_framework.throttling import SimpleRateThrottle
 
-from helix_sessions.conf import conf
+from helix_sessions.conf import RATE_SCOPES, conf
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.runtime.agents import driven, is_agent
 from helix_sessions.types import RECOVERY_POLICIES
+from helix_sessions.values.shares import problems
 
 
 @register()
@@ -105,9 +106,17 @@ def check_aliases(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register()
 def check_rates(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Rates can be read."""
-    found: list[CheckMessage] = []
+    """Rates can be read, and are of a scope that there is."""
     rates = conf.API_THROTTLE_RATES if isinstance(conf.API_THROTTLE_RATES, dict) else {}
+    found: list[CheckMessage] = [
+        Error(
+            f"HELIX_SESSIONS['API_THROTTLE_RATES'] has the scope {scope!r}, which there is not.",
+            hint=f"One of {', '.join(RATE_SCOPES)}.",
+            id="helix_sessions.E011",
+        )
+        for scope in rates
+        if scope not in RATE_SCOPES
+    ]
     for scope, rate in rates.items():
         try:
             SimpleRateThrottle.parse_rate(_Parser(), rate)
@@ -141,6 +150,18 @@ def check_recovery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         )
         for agent_type, policy in policies.items()
         if policy not in RECOVERY_POLICIES
+    ]
+
+
+@register()
+def check_concurrency(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What bounds what runs at once is an owner or an agent type, and a number."""
+    if not isinstance(conf.CONCURRENCY, dict):
+        return []  # said by `check_settings`
+    hint = 'For example {"owner": 4, "agent_type:research": 10}.'
+    return [
+        Error(f"HELIX_SESSIONS['CONCURRENCY']: {problem}", hint=hint, id="helix_sessions.E016")
+        for problem in problems(conf.CONCURRENCY)
     ]
 
 

@@ -38,3 +38,8 @@ session_expired = Signal()
 spend_warning = Signal()
 """Spending has reached the share of a limit that it warns at, and the transaction has committed: `scope`,
 `key`, `window`."""
+
+schedule_fired = Signal()
+"""A schedule has fired, and the transaction has committed: `schedule_id`, `firing_at`, `state` (`fired`,
+`queued`, `skipped` or `failed`), `session_id`, `error`. The sender is the model `Schedule`. One that was
+queued sends it again as `fired` when it begins."""

@@ -84,7 +84,22 @@ from helix_sessions.values.context import (
     Unavailable,
     chars_over_four,
 )
-from helix_sessions.values.keyed import Answer, Blob, Note
+from helix_sessions.values.keyed import (
+    FEEDBACK_RATINGS,
+    Answer,
+    Blob,
+    Feedback,
+    FeedbackRating,
+    Note,
+)
+from helix_sessions.values.limits import (
+    SPEND_SCOPES,
+    SPEND_WINDOWS,
+    SpendLimit,
+    SpendScope,
+    SpendStatus,
+    SpendWindow,
+)
 from helix_sessions.values.maintenance import (
     ArchiveSummary,
     AuditSummary,
@@ -108,7 +123,19 @@ from helix_sessions.values.outbox import (
     WebhookEvent,
 )
 from helix_sessions.values.runs import InterruptRequest, Lease, Occupancy, Recovery, Run, UsageTotals, Wake
+from helix_sessions.values.schedules import (
+    FIRING_STATES,
+    MAX_CATCH_UP,
+    OVERLAPS,
+    SCHEDULE_SESSIONS,
+    FiringState,
+    Overlap,
+    Schedule,
+    ScheduleFiring,
+    ScheduleSession,
+)
 from helix_sessions.values.sessions import CasMismatch, CasOk, SessionHead, SessionState, SessionSummary
+from helix_sessions.values.shares import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from helix_sessions.values.state import Checkpoint, CheckpointMeta, CommitResult, StagedChange
 from helix_sessions.values.transcript import (
     AppendResult,
@@ -137,8 +164,14 @@ __all__ = [
     "DELIVERIES",
     "DELIVERY_STATES",
     "ENDINGS",
+    "FEEDBACK_RATINGS",
+    "FIRING_STATES",
+    "HIGHEST_PRIORITY",
     "JSON",
+    "LOWEST_PRIORITY",
+    "MAX_CATCH_UP",
     "MODES",
+    "OVERLAPS",
     "PRUNED_STATUSES",
     "RECOVERIES",
     "RECOVERY_POLICIES",
@@ -148,7 +181,10 @@ __all__ = [
     "ROLES",
     "RUN_OUTCOMES",
     "RUN_STATUSES",
+    "SCHEDULE_SESSIONS",
     "SESSION_STATUSES",
+    "SPEND_SCOPES",
+    "SPEND_WINDOWS",
     "SUBMISSION_OUTCOMES",
     "SUSPENSIONS",
     "TERMINAL_STATUSES",
@@ -196,7 +232,10 @@ __all__ = [
     "EventRecord",
     "EventTexts",
     "Execution",
+    "Feedback",
+    "FeedbackRating",
     "Finding",
+    "FiringState",
     "Fragment",
     "InputReceipt",
     "InstructionsRevision",
@@ -211,6 +250,7 @@ __all__ = [
     "Note",
     "Occupancy",
     "OutcomeKind",
+    "Overlap",
     "OwnerKey",
     "Page",
     "PendingCall",
@@ -228,12 +268,19 @@ __all__ = [
     "RunEnding",
     "RunOutcome",
     "RunStatus",
+    "Schedule",
+    "ScheduleFiring",
+    "ScheduleSession",
     "SessionHead",
     "SessionMode",
     "SessionState",
     "SessionStatus",
     "SessionSummary",
     "Spawn",
+    "SpendLimit",
+    "SpendScope",
+    "SpendStatus",
+    "SpendWindow",
     "StagedChange",
     "StoredAt",
     "SubSessionRef",

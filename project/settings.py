@@ -106,6 +106,7 @@ STATIC_ROOT = DATA_DIR / "static"
 
 HELIX_SESSIONS: dict[str, Any] = {
     "AGENTS": AGENTS,
+    "TRANSCRIPT_SEARCH": True,
     "SUMMARIZER": "project.summaries.brief",
     "STREAM_POLL_SECONDS": 0.15,  # on SQLite words of the worker are read, not told
 }

@@ -1,17 +1,32 @@
-"""The documentation as plain text, and a page that lists it."""
+"""The documentation, page by page, and a page that lists it. `make docs` builds a site of it."""
 
 from pathlib import PurePosixPath
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
+from django.utils.safestring import mark_safe
+from markdown import markdown
 
-_GROUPS = {".": "Start here", "how-to": "How-to", "reference": "Reference", "explanation": "Explanation"}
+from tools.docs_site import slug, with_absolute_links, without_marks
+
+_GROUPS = {
+    ".": "Start here",
+    "how-to": "How-to",
+    "operations": "Operations",
+    "reference": "Reference",
+    "explanation": "Explanation",
+}
 
 
 def _documents() -> list[str]:
     docs = settings.BASE_DIR / "docs"
     return sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+
+
+def _pictures() -> set[str]:
+    docs = settings.BASE_DIR / "docs"
+    return {path.relative_to(docs).as_posix() for path in docs.glob("images/*.png")}
 
 
 def _title(name: str) -> str:
@@ -34,9 +49,17 @@ def documents(request: HttpRequest) -> HttpResponse:
     return render(request, "documents.html", {"documents": _grouped_documents()})
 
 
-def document(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one file of `docs/`."""
+def document(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Show one page of `docs/`, or one of its pictures."""
+    if name in _pictures():
+        return FileResponse(open(settings.BASE_DIR / "docs" / name, "rb"))
     if name not in _documents():
         raise Http404
     text = (settings.BASE_DIR / "docs" / name).read_text(encoding="utf-8")
-    return HttpResponse(text, content_type="text/plain; charset=utf-8")
+    body = markdown(
+        without_marks(with_absolute_links(text, name)),
+        extensions=["tables", "fenced_code", "sane_lists", "toc"],
+        extension_configs={"toc": {"slugify": slug}},
+    )
+    page = {"title": _title(name), "name": name, "body": mark_safe(body), "documents": _grouped_documents()}  # noqa: S308
+    return render(request, "document.html", page)

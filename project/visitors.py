@@ -14,7 +14,10 @@ from django.views.decorators.http import require_POST
 
 USERNAME = "visitor"
 
-_SEES = ("view_session", "view_toolrule", "view_memory", "view_webhook", "view_auditentry")
+_SEES = (
+    *("view_session", "view_toolrule", "view_memory", "view_webhook"),
+    *("view_schedule", "view_spendlimit", "view_auditentry"),
+)
 _DOES = ("run_session", "retry_session", "interrupt_session", "resume_session", "branch_session")
 """What the visitor may do in the admin, beside looking."""
 

@@ -58,6 +58,8 @@ ONCE = (
     "store/test_async_parity.py",
     "store/test_ids.py",
     "stream/test_batches.py",
+    "stream/test_fragment_cursor.py",
+    "stream/test_fragment_writer.py",
     "test_architecture.py",
     "test_run.py",
     "test_setting_checks.py",

@@ -23,7 +23,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("E011", {"API_THROTTLE_RATES": {"read": "often"}}, "'often'"),
     ("E011", {"API_THROTTLE_RATES": {"read": "3/fortnight"}}, "'3/fortnight'"),
     ("E011", {"API_THROTTLE_RATES": {"read": 3}}, "is 3"),
+    ("E011", {"API_THROTTLE_RATES": {"reed": "3/min"}}, "'reed'"),
+    ("E003", {"STREAM_WAIT_SECONDS": -1}, "above zero"),
+    ("E003", {"PARTICIPANT_AGENT_TYPES": "shop"}, "Literal['*']"),
     ("E012", {"RECOVERY": {"*": "hope"}}, "'hope'"),
+    ("E016", {"CONCURRENCY": {"user": 4}}, "'user' is neither"),
+    ("E016", {"CONCURRENCY": {"agent_type:": 4}}, "'agent_type:' is neither"),
+    ("E016", {"CONCURRENCY": {"owner": 0}}, "should be a number of at least 1"),
+    ("E016", {"CONCURRENCY": {"agent_type:research": "ten"}}, "should be a number"),
     ("E013", {"COMPACTION": {"context_windows": 1}}, "no compaction policy"),
 ]
 
@@ -41,7 +48,9 @@ def test_what_works_is_silent():
     given = {
         "AGENTS": {"a": "tests.attack.agents.lenient", "b": "tests.test_setting_checks.made"},
         "API_THROTTLE_RATES": {"read": "50/s", "write": None},
+        "PARTICIPANT_AGENT_TYPES": "*",
         "RECOVERY": {"*": "leave"},
+        "CONCURRENCY": {"owner": 4, "agent_type:research": 10},
         "COMPACTION": {"context_window": 1000},
     }
     with override_settings(HELIX_SESSIONS=given):

@@ -29,32 +29,11 @@ brackets are the verbs that a [policy](http.md#permissions) is asked about.
 `{COMMAND}` writes this page from the OpenAPI schema.
 """
 
-STREAM = """
-### `GET {s}/events/stream/`
-
-Follow the log. (`follow_events`) It is a view beside the others, because it answers for hours;
-[live events](../how-to/live-events.md) has its frames and the long poll.
-
-| query | type | |
-|---|---|---|
-| `after` | integer | Start after the event with this number; without it at the head. |
-| `types` | list of string | Only these types of events. |
-| `run` | string | Only the events of this run; the stream ends with it. |
-| `named` | boolean | `false` leaves `event:` out. |
-| `wait` | number | Long poll: answer once, after this many seconds at the latest. |
-
-Answers 200 `text/event-stream`:
-
-"""
-
 OBJECTS = """
 ## Objects
 
 A required field must be in a request, and always is in an answer. An unknown key in a request is 400.
 """
-
-BEFORE_STREAM = "project_messages"
-"""The operation that the stream comes after."""
 
 BARE = "An object without unknown keys."
 """What serializers inherit for a description."""
@@ -89,9 +68,12 @@ def operations(document: Schema) -> list[tuple[str, str, Schema]]:
 
 
 def _addresses() -> list[str]:
-    from helix_sessions.api.urls import PUBLIC_ROUTES, ROUTES
+    from helix_sessions.api.urls import PUBLIC_ROUTES, ROUTES, STREAM
 
-    return [re.sub(r"<\w+:(\w+)>", r"{\1}", route) for route, _, _ in ROUTES + PUBLIC_ROUTES]
+    routes = [route for route, _, _ in ROUTES + PUBLIC_ROUTES]
+    after = next(place for place, (_, _, name) in enumerate(ROUTES, 1) if name == "event-projection")
+    routes.insert(after, STREAM)
+    return [re.sub(r"<\w+:(\w+)>", r"{\1}", route) for route in routes]
 
 
 def missing(document: Schema) -> list[str]:
@@ -138,19 +120,10 @@ def text(document: Schema) -> str:
         if heading not in parts:
             parts.append(heading)
         parts.extend(_operation(method, address.replace("sessions/{session_id}", "{s}"), operation))
-        if operation["operationId"] == BEFORE_STREAM:
-            parts.append(f"{STREAM}```text\n{_frame()}```\n")
     parts.append(OBJECTS)
     for name, kind in sorted(document["components"]["schemas"].items()):
         parts.extend(_object(name, kind))
     return "".join(parts)
-
-
-def _frame() -> str:
-    from helix_sessions.api.examples import EVENT
-    from helix_sessions.stream import sse
-
-    return sse.named(str(EVENT["type"]), sse.numbered(6, json.dumps(EVENT))).decode()
 
 
 def _operation(method: str, address: str, operation: Schema) -> Iterator[str]:
@@ -173,7 +146,10 @@ def _operation(method: str, address: str, operation: Schema) -> Iterator[str]:
 def _body(title: str, body: Schema) -> Iterator[str]:
     if _is_raw(body):
         what = "server-sent events" if "event-stream" in title else "the content itself"
+        examples = body.get("examples", {}).values()
         yield f"\n{title}: {what}.\n"
+        for example in examples:
+            yield f"\n```text\n{example['value']}```\n"
         return
     yield f"\n{title}, {_type(body['schema'])}:\n"
     for example in body.get("examples", {}).values():

@@ -25,6 +25,10 @@ def _for_any(session: Session) -> str:
     return ""
 
 
+def _nothing_set(sessions: list[Session]) -> tuple[Answers, set[str]]:
+    return {}, set()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """An action of an operator on sessions."""
@@ -43,6 +47,8 @@ class Action:
     refusal: Callable[[Session], str] = _for_any
     """Why the action does not apply to a session; empty if it does."""
     form: type[forms.Form] = ReasonForm
+    present: Callable[[list[Session]], tuple[Answers, set[str]]] = _nothing_set
+    """What the form begins with: what is set in all of the sessions, and the fields in which they differ."""
     is_dangerous: bool = False
     is_for_one: bool = False
     """Whether it takes a single session."""

@@ -3,15 +3,15 @@
 import logging
 from typing import Any
 
-from django.utils import timezone
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from helix_sessions.admin.action import Action, Answers, NotApplicable
+from helix_sessions.admin.bulk_answers import BULK_ANSWERS
 from helix_sessions.admin.forms import ApprovalForm, BranchForm, CallForm, ExpiryForm, ResultForm, new_expiry
-from helix_sessions.admin.pages.tree import tree
 from helix_sessions.admin.presentation import is_ended
+from helix_sessions.admin.repair_actions import REPAIR_ACTIONS
 from helix_sessions.admin.run_actions import RUN_ACTIONS, if_held, reactivate, require
 from helix_sessions.admin.runtime_actions import RUNTIME_ACTIONS
 from helix_sessions.exceptions import HelixSessionsError
@@ -19,6 +19,8 @@ from helix_sessions.models import Session
 from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.ids import new_id
+from helix_sessions.store.maintenance.expiry import expire_now
+from helix_sessions.store.sessions.delete import delete_tree
 from helix_sessions.types import SessionStatus
 
 _log = logging.getLogger("helix_sessions.admin")
@@ -36,8 +38,14 @@ def _if_any_messages(session: Session) -> str:
     return "" if session.message_count else _now("It has no messages.")
 
 
-def _expire(store: SessionStore, session: Session, answers: Answers) -> None:
-    store.set_expiry(session.session_id, timezone.now())
+def _expire(store: SessionStore, session: Session, answers: Answers) -> int:
+    try:
+        return expire_now(store, session.session_id)
+    except HelixSessionsError:
+        raise
+    except Exception as error:
+        _log.exception("Session %s could not be expired", session.session_id)
+        raise NotApplicable(_now("Its snapshots could not be deleted: %s") % type(error).__name__) from error
 
 
 def _set_expiry(store: SessionStore, session: Session, answers: Answers) -> None:
@@ -77,10 +85,8 @@ def _compact(store: SessionStore, session: Session, answers: Answers) -> int:
     return compaction.message_count
 
 
-def _delete(store: SessionStore, session: Session, answers: Answers) -> int:
-    below = tree(session.session_id).count
-    store.delete_session(session.session_id)
-    return below
+def _delete(store: SessionStore, session: Session, answers: Answers) -> set[str]:
+    return delete_tree(store, session.session_id)
 
 
 def _approve(store: SessionStore, session: Session, answers: Answers) -> None:
@@ -125,6 +131,8 @@ ACTIONS = {
     action.name: action
     for action in (
         *RUN_ACTIONS,
+        *REPAIR_ACTIONS,
+        *BULK_ANSWERS,
         Action(
             name="interrupt",
             label=_("Interrupt"),
@@ -221,11 +229,13 @@ ACTIONS = {
                 "%(count)d session has expired.", "%(count)d sessions have expired.", "count"
             ),
             explanation=_(
-                "The next cleanup fails expired sessions and removes their workspace snapshots. Until then "
-                "the expiry can be set again."
+                "As the clean-up would: the snapshots of the workspace are deleted, and the session ends as "
+                "failed, with the reason session_expired. Nothing brings the snapshots back."
             ),
             refusal=_unless_ended,
             perform=_expire,
+            takes_time=True,
+            is_dangerous=True,
         ),
         Action(
             name="set_expiry",

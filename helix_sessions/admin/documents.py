@@ -1,13 +1,11 @@
 """Documents for a page: secrets masked, large ones cut, never trusted."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from helix_sessions.admin import humanize
-from helix_sessions.conf import conf
+from helix_sessions.content.documents import secret_keys
 
 MASK = "••••••"
 BRIEF = 160
@@ -61,21 +59,12 @@ def masked(value: Any) -> Any:
 
 def read_masked(text: str) -> Any:
     """The value of a document without its secrets. They are masked while parsing, at any depth."""
-    patterns = [pattern.lower() for pattern in conf.MASKED_KEYS]
+    is_secret = secret_keys()
 
     def mask(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {key: MASK if value is not None and _matches(key, patterns) else value for key, value in pairs}
+        return {key: MASK if value is not None and is_secret(key) else value for key, value in pairs}
 
     return json.loads(text, object_pairs_hook=mask)
-
-
-def is_masked(key: str) -> bool:
-    """Whether the value under this key is a secret."""
-    return _matches(key, [pattern.lower() for pattern in conf.MASKED_KEYS])
-
-
-def _matches(key: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(key.lower(), pattern) for pattern in patterns)
 
 
 def completed(beginning: str) -> str:

@@ -17,9 +17,10 @@ from helix_sessions.admin.humanize import STATUS_LABELS
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
 from helix_sessions.models import Session
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 
-AGENT_TYPES_SHOWN = 30
+AGENT_TYPES_SHOWN = 200
+"""So many agent types are suggested; any other can be typed."""
 
 
 def stuck_since() -> datetime:
@@ -92,7 +93,7 @@ class AgentTypeFilter(ColumnFilter):
     column = "agent_type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """The first agent types by name; any other can be searched for."""
+        """The first agent types by name, as suggestions."""
         return [(name, name) for name in stored(Session).agent_types(AGENT_TYPES_SHOWN)]
 
 
@@ -142,6 +143,11 @@ class DaysFilter(admin.ListFilter):
                 first_name, last_name = self.parameters
                 address = changelist.get_query_string({first_name: start}, [last_name])
             yield {"selected": chosen == (start, None), "query_string": address, "display": label}
+
+    @property
+    def words(self) -> str:
+        """The range in words."""
+        return _("%(first)s to %(last)s") % {"first": self.first or "…", "last": self.last or "…"}
 
     @property
     def first(self) -> str:

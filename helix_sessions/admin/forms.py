@@ -202,36 +202,61 @@ class ModelForm(ReasonForm):
         label=_("Model"),
         required=False,
         max_length=500,
-        help_text=_("If empty, the agent uses its default."),
+        show_hidden_initial=True,
+        help_text=_("If you empty it, the agent uses its default."),
         widget=forms.TextInput(attrs=_LINE),
     )
-    field_order = ["model", "reason"]
+    default = forms.BooleanField(label=_("Use the default of the agent"), required=False)
+    field_order = ["model", "default", "reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """The model, `None` for the default of the agent. A form that nobody touched changes nothing."""
+        cleaned = super().clean() or {}
+        if cleaned.get("default"):
+            cleaned["model"] = None
+        elif "model" not in self.changed_data and not self.errors:
+            self.add_error("model", _("Nothing was changed."))
+        else:
+            cleaned["model"] = cleaned.get("model") or None
+        return cleaned
+
+
+def _limit(kind: type[forms.Field], label: Any, **options: Any) -> Any:
+    return kind(label=label, required=False, show_hidden_initial=True, **options)
 
 
 class BudgetForm(ReasonForm):
-    """What one execution may use."""
+    """What one execution may use. Only the limits that were changed are meant."""
 
-    max_steps = forms.IntegerField(label=_("Steps"), required=False, min_value=0)
-    max_tokens = forms.IntegerField(label=_("Tokens"), required=False, min_value=0)
-    max_seconds = forms.FloatField(label=_("Seconds"), required=False, min_value=0)
-    max_cost = forms.FloatField(label=_("Cost"), required=False, min_value=0)
-    deadline = forms.DateTimeField(
-        label=_("Deadline"),
-        required=False,
-        widget=forms.DateTimeInput(attrs=_MOMENT),
+    max_steps = _limit(forms.IntegerField, _("Steps"), min_value=0)
+    max_tokens = _limit(forms.IntegerField, _("Tokens"), min_value=0)
+    max_seconds = _limit(forms.FloatField, _("Seconds"), min_value=0)
+    max_cost = _limit(forms.FloatField, _("Cost"), min_value=0)
+    deadline = _limit(
+        forms.DateTimeField,
+        _("Deadline"),
+        widget=forms.DateTimeInput(attrs=_MOMENT, format="%Y-%m-%dT%H:%M"),
         help_text=_("In the time zone of this site."),
     )
-    field_order = ["max_steps", "max_tokens", "max_seconds", "max_cost", "deadline", "reason"]
+    unlimited = forms.BooleanField(label=_("Remove all limits"), required=False)
+    field_order = ["max_steps", "max_tokens", "max_seconds", "max_cost", "deadline", "unlimited", "reason"]
 
     def clean(self) -> dict[str, Any]:
-        """The limits together, as the runtime takes them; without any there is no budget."""
+        """The limits that were changed, as the runtime takes them; `None` removes them all. A form that
+        nobody touched changes nothing."""
         cleaned = super().clean() or {}
-        limits = {each.name: cleaned.get(each.name) for each in fields(Budget)}
+        changed = {each.name for each in fields(Budget)} & set(self.changed_data)
+        limits = {name: cleaned.get(name) for name in changed}
+        if cleaned.get("unlimited"):
+            cleaned["limits"] = None
+            return cleaned
+        if not changed and not self.errors:
+            raise forms.ValidationError(_("Nothing was changed."))
         try:
-            budget = Budget(**limits)
+            Budget(**limits)
         except InvalidInput as error:
             raise forms.ValidationError(str(error)) from None
-        cleaned["budget"] = None if budget == Budget() else budget
+        cleaned["limits"] = limits
         return cleaned
 
 

@@ -50,6 +50,14 @@ _UNITS = (
 )
 
 
+def age(span: timedelta) -> str:
+    """A span in its largest unit: `3 d`, `12 min`, `40 s`."""
+    for unit, form in _UNITS:
+        if span >= unit:
+            return _now(form) % (span // unit)
+    return _now("%d s") % max(int(span.total_seconds()), 0)
+
+
 def duration(span: timedelta) -> str:
     """A span in at most two units: `3 d 4 h`, `12 min`, `0.8 s`."""
     if span < timedelta(0):
@@ -87,6 +95,14 @@ def size(characters: int) -> str:
     if characters < 1_000_000:
         return _now("%.1f KB") % (characters / 1_000)
     return _now("%.1f MB") % (characters / 1_000_000)
+
+
+def short(number: int) -> str:
+    """`812`, `14.2k`, `3.1M`."""
+    for unit, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if number >= unit:
+            return f"{number / unit:.1f}{letter}"
+    return str(number)
 
 
 def count_of_calls(count: int) -> str:

@@ -1,7 +1,7 @@
 """Read-only lists, fast however many rows there are."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -20,7 +20,7 @@ class ConsoleList(ModelAdmin):
 
     list_per_page = 50
     list_max_show_all = 0
-    sortable_by = ()
+    sortable_by: ClassVar[tuple[str, ...]] = ()
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     paginator = BoundedPaginator

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import wraps
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.admin.utils import quote, unquote
@@ -15,17 +16,30 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
 
 from helix_sessions.admin import audits, decryption, presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import ModelAdmin, store, stored
 from helix_sessions.admin.documents import masked, shown
-from helix_sessions.admin.pages import contexts, inbox, runs, states, timeline, tree, waiting, waits
+from helix_sessions.admin.pages import (
+    contexts,
+    inbox,
+    overview,
+    runs,
+    states,
+    timeline,
+    tree,
+    waiting,
+    waits,
+    waterfall,
+)
 from helix_sessions.exceptions import HelixSessionsError, NotFound
-from helix_sessions.models import AuditEntry, Session, SubSessionRef
+from helix_sessions.models import AuditEntry, Session
+from helix_sessions.types import FEEDBACK_RATINGS
 
-PAGES = ("timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
+PAGES = ("timeline", "trace", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
 
 HEADER_COLUMNS = (
     *presentation.LIST_COLUMNS,
@@ -57,6 +71,8 @@ HEADER_COLUMNS = (
     "fence",
     "lease_owner",
     "lease_expires_at",
+    "usage",
+    "tracing_context",
     "checkpoint_id",
     "checkpointed_at",
 )
@@ -72,6 +88,9 @@ class PageViews(ModelAdmin):
         own = [self._path("waiting", "waiting/", self.waiting_view)]
         own += [self._page(name) for name in PAGES]
         own += [
+            self._path(
+                "feedback", "<str:object_id>/feedback/<int:position>/", require_POST(self.feedback_view)
+            ),
             self._path("live", "<str:object_id>/live/", self.live_view),
             self._path("raw", "<str:object_id>/raw/<str:what>/", self.raw_view),
         ]
@@ -109,6 +128,14 @@ class PageViews(ModelAdmin):
         page = timeline.timeline(session, timeline.View.of(request.GET))
         return self._render(request, session, "timeline", {"page": page, "stream_url": _stream(session)})
 
+    def trace_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """A run as a waterfall."""
+        session = self._session(object_id)
+        if session is None:
+            return self._gone(request, object_id)
+        found = waterfall.waterfall(session, timeline.number(request.GET.get("run")))
+        return self._render(request, session, "trace", {"trace": found})
+
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What happened after an event, as a piece of the timeline, and the header as it is now."""
         session = self._session(object_id)
@@ -126,6 +153,26 @@ class PageViews(ModelAdmin):
         response = TemplateResponse(request, "admin/helix_sessions/session/live.html", context)
         response["Cache-Control"] = "no-store"
         return response
+
+    def feedback_view(self, request: HttpRequest, object_id: str, position: int) -> HttpResponse:
+        """A thumb of the operator on an answer; the same one again takes it back."""
+        if not request.user.has_perm("helix_sessions.add_feedback"):
+            raise PermissionDenied
+        session, rating = self._session(object_id), request.POST.get("rating")
+        if session is None or rating not in FEEDBACK_RATINGS:
+            raise Http404
+        me, sessions = str(request.user.pk), store()
+        try:
+            mine = [each for each in sessions.list_feedback(session.session_id) if each.by == me]
+            again = any(each.position == position and each.rating == rating for each in mine)
+            kept = sessions.give_feedback(session.session_id, position, None if again else rating, by=me)
+        except HelixSessionsError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            kept = None
+        place = reverse("admin:helix_sessions_session_timeline", args=[quote(session.session_id)])
+        return HttpResponseRedirect(
+            f"{place}?seq={kept.message_seq}#seq-{kept.message_seq}" if kept else place
+        )
 
     def state_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The agent's document, and differences between checkpoints."""
@@ -201,7 +248,7 @@ class PageViews(ModelAdmin):
             "opts": self.opts,
             "title": _("Waiting"),
             "media": self.media,
-            "page": waits.waiting_page(request.GET.get("after", "")),
+            "page": waits.waiting_page(request.GET.get("after", ""), request.GET.get("tool", "")[:200]),
             "call_actions": _call_actions(request),
         }
         request.current_app = self.admin_site.name
@@ -269,24 +316,33 @@ class PageViews(ModelAdmin):
 
     def _header(self, request: HttpRequest, session: Session) -> dict[str, Any]:
         now = timezone.now()
-        children = stored(SubSessionRef).filter(session_id=session.session_id)[:100].count()
+        allowed = [
+            action
+            for action in ACTIONS.values()
+            if not action.answers and action.is_allowed(request) and not action.refusal(session)
+        ]
+        fitting, more = overview.fitting(allowed, session, now)
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": session.session_id,
+            "listed": request.GET.get("_changelist_filters", ""),
             "media": self.media,
             "session": session,
             "object_id": quote(session.session_id),
             "status_chip": presentation.status_chip(session.status),
             "chips": list(presentation.condition_chips(session, now)),
-            "remarks": [*_unreadable(session), *presentation.remarks(session, now)],
+            "remarks": [*_unreadable(session), *overview.beyond_the_headline(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
-            "actions": [
-                action
-                for action in ACTIONS.values()
-                if not action.answers and action.is_allowed(request) and not action.refusal(session)
-            ],
-            "tabs": _tabs(session, children),
+            "overview": overview.overview(session, now),
+            "fitting": fitting,
+            "may_judge": request.user.has_perm("helix_sessions.add_feedback"),
+            "more": more,
+            "open_calls": [call for call in waiting.pending(session) if call.submitted_at is None][:3]
+            if not presentation.is_ended(session)
+            else [],
+            "answers": _call_actions(request),
+            "tabs": _tabs(session),
         }
 
 
@@ -309,16 +365,19 @@ def _stream(session: Session) -> str:
         return ""
 
 
-def _tabs(session: Session, children: int) -> list[tuple[str, str, int | None]]:
+def _tabs(session: Session) -> list[tuple[str, str, int | None]]:
+    """The pages, each with the number of what it lists that counts now."""
+    calls = len(presentation.waiting_calls(session)) + len(waits.awaited(session))
     return [
         ("timeline", _("Timeline"), session.head_seq),
+        ("trace", _("Trace"), None),
         ("state", _("State"), None),
         ("context", _("Context"), None),
         ("runs", _("Runs"), session.turn_count),
         ("inbox", _("Inbox"), session.pending_inputs),
-        ("tree", _("Sub-sessions"), children),
+        ("tree", _("Sub-sessions"), tree.size(session.session_id)),
         ("staging", _("Staging"), session.staged_count),
-        ("calls", _("Pending calls"), len(session.pending_client_tool_calls or {})),
+        ("calls", _("Pending calls"), calls),
         ("log", _("Operators"), None),
     ]
 

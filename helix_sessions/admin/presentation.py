@@ -13,6 +13,7 @@ from helix_sessions.admin import humanize
 from helix_sessions.conf import conf
 from helix_sessions.content import encryption
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages import errors
 from helix_sessions.models import Session
 from helix_sessions.store.engine import inputs
 from helix_sessions.types import TERMINAL_STATUSES
@@ -154,13 +155,17 @@ def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
         )
 
 
+def reason(session: Session) -> str:
+    """Why it failed, or its last error, in a few words."""
+    return _brief(_error(session) or session.failure_reason or "")
+
+
 def _error(session: Session) -> str:
-    """The error in words: as it was given, or the message of a runner's document."""
+    """The error in words, after the code of a runner's document."""
     error = session.error
-    if not isinstance(error, dict):
-        return "" if error is None else str(error)
-    code, message = error.get("code"), error.get("message")
-    return " · ".join(str(part) for part in (code, message) if part) or str(error)
+    code = error.get("code") if isinstance(error, dict) else None
+    parts = dict.fromkeys(str(part) for part in (code, errors.in_words(error)) if part)
+    return " · ".join(parts) or ("" if error is None else str(error))
 
 
 def _next_run(session: Session, now: datetime) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ def _unless_waiting(session: Session) -> str:
     return _now("It waits for an answer, and goes on with it.") if waits else ""
 
 
-def _if_stopped(session: Session) -> str:
+def if_stopped(session: Session) -> str:
     stopped = session.status in ("failed", "paused", "interrupted")
     return "" if stopped else _now("It has neither failed nor been stopped.")
 
@@ -96,7 +96,7 @@ RUN_ACTIONS = (
             "A worker runs the turn that failed or was stopped again, without a new message, and counts its "
             "attempts from the beginning. Calls of tools that were executed are not repeated."
         ),
-        refusal=_if_stopped,
+        refusal=if_stopped,
         perform=_retry,
     ),
 )

@@ -1,15 +1,18 @@
 """The operator's actions that use the runtime."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from helix_sessions.admin import agent_settings
 from helix_sessions.admin.action import Action, Answers
 from helix_sessions.admin.forms import BudgetForm, ForkForm, ModelForm
 from helix_sessions.models import Session
 from helix_sessions.runtime import (
+    Budget,
     ChangeBudget,
     ChangeModel,
     ClearSession,
@@ -37,11 +40,18 @@ def _clear(store: SessionStore, session: Session, answers: Answers) -> None:
 
 
 def _change_model(store: SessionStore, session: Session, answers: Answers) -> None:
-    SessionRuntime(store).execute(session.session_id, ChangeModel(answers["model"] or None))
+    SessionRuntime(store).execute(session.session_id, ChangeModel(answers["model"]))
 
 
 def _change_budget(store: SessionStore, session: Session, answers: Answers) -> None:
-    SessionRuntime(store).execute(session.session_id, ChangeBudget(answers["budget"]))
+    """Change the limits that the operator changed, and leave the others as they are by now."""
+    runtime = SessionRuntime(store)
+    now = runtime.get_session(session.session_id)
+    budget = None
+    if answers["limits"] is not None:
+        budget = replace(now.state.budget or Budget(), **answers["limits"])
+    change = ChangeBudget(None if budget == Budget() else budget)
+    runtime.execute(session.session_id, change, expected_version=now.version)
 
 
 def _fork(store: SessionStore, session: Session, answers: Answers) -> Any:
@@ -95,6 +105,7 @@ RUNTIME_ACTIONS = (
         explanation=_("It is used from the next execution on."),
         perform=_change_model,
         form=ModelForm,
+        present=agent_settings.models,
     ),
     Action(
         name="change_budget",
@@ -106,9 +117,13 @@ RUNTIME_ACTIONS = (
         report=ngettext_lazy(
             "%(count)d session has another budget.", "%(count)d sessions have another budget.", "count"
         ),
-        explanation=_("The limits of each execution from now on. What is left empty is not limited."),
+        explanation=_(
+            "The limits of each execution from now on. What you leave as it is stays; a field that you empty "
+            "is not limited any more."
+        ),
         perform=_change_budget,
         form=BudgetForm,
+        present=agent_settings.limits,
     ),
     Action(
         name="clear",

@@ -1,10 +1,10 @@
 """The session list."""
 
-from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -12,46 +12,77 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin import humanize, presentation, widgets
+from helix_sessions.admin import humanize, presentation, searching, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action, stored
+from helix_sessions.admin.cause_filters import CauseFilter, FeedbackFilter, WithinFilter
+from helix_sessions.admin.change_list import SessionChangeList
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
-from helix_sessions.admin.page_views import PageViews
+from helix_sessions.admin.paginator import SortingPaginator
+from helix_sessions.admin.saved_views import SavedViews
+from helix_sessions.admin.worker_views import WorkerViews
+from helix_sessions.messages.usage import usage_of
 from helix_sessions.models import Session
+from helix_sessions.models.fields import NumberAt
 
 
-class SessionAdmin(ActionViews, PageViews, ConsoleList):
+class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
     """The list of sessions. They are read on their pages and changed only by actions."""
 
-    list_display = ("session", "state", "waiting_for", "agent", "turns", "messages", "activity")
+    list_display = ("session", "state", "agent", "messages", "cost", "activity", "age")
     list_display_links = ("session",)
-    list_filter = (ConditionFilter, StatusFilter, AgentTypeFilter, CreatedFilter)
+    list_filter = (
+        ConditionFilter,
+        StatusFilter,
+        AgentTypeFilter,
+        CreatedFilter,
+        FeedbackFilter,
+        CauseFilter,
+        WithinFilter,
+    )
+    sortable_by = ("messages", "cost", "activity", "age")
     ordering = ("-created_at", "-session_id")
+    paginator = SortingPaginator
     search_fields = ("session_id", "user_id", "agent_type")
-    search_help_text = _("The beginning of an id, or a whole user id or agent type.")
+    search_help_text = _(
+        "A part of an id, a user, an agent type, a tag, key=value of the metadata, words of errors and "
+        "transcripts. Or say where: user:ann, agent:, tag:, error:, text:."
+    )
     actions_selection_counter = True
     change_list_template = "admin/helix_sessions/session/change_list.html"
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Rows of the list: no documents, but whether sub-sessions are waited for."""
-        return (
-            stored(Session)
-            .only(*presentation.LIST_COLUMNS)
-            .annotate(awaits_children=Q(suspended_awaiting_children__isnull=False))
-        )
+        """Rows of the list, without documents."""
+        return stored(Session).only(*presentation.LIST_COLUMNS, "usage")
 
-    def ways_to_find(self, keys: Any, term: str) -> Iterable[Any]:
-        """The id or its beginning, the user, the agent type."""
-        beginning = keys.order_by("session_id").id_begins_with(term)
-        return beginning, keys.filter(user_id=term), keys.filter(agent_type=term)
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
+        """The one that draws its filters itself."""
+        return SessionChangeList
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """What `searching` finds."""
+        if not search_term.strip():
+            return queryset, False
+        return queryset.filter(session_id__in=searching.find(queryset, search_term)), False
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The list, as of one moment."""
-        return super().changelist_view(request, {"title": _now("Sessions"), **(extra_context or {})})
+        """The list, or the way to the filters of a saved view."""
+        opened = self.open_view(request)
+        if opened is not None:
+            return opened
+        context = {
+            "title": _now("Sessions"),
+            "views": self.views_of(request, request.GET.urlencode()),
+            "searches": searching.limits(),
+            **(extra_context or {}),
+        }
+        return super().changelist_view(request, context)
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """The actions this user may take on many sessions."""
@@ -74,41 +105,49 @@ class SessionAdmin(ActionViews, PageViews, ConsoleList):
         )
 
     @admin.display(description=_("Status"))
-    def state(self, session: Session) -> SafeString:
-        """Text, colour and icon."""
-        return widgets.chip(presentation.status_chip(session.status))
-
-    @admin.display(description=_("Agent, user"))
-    def agent(self, session: Session) -> SafeString:
-        """The agent type and the user."""
-        return format_html('{}<span class="hx-sub">{}</span>', session.agent_type, session.user_id or "")
-
-    @admin.display(description=_("Waiting for"))
-    def waiting_for(self, session: Session) -> SafeString:
-        """What it does, and what it waits for."""
-        chips = list(presentation.condition_chips(session, timezone.now()))
-        if getattr(session, "awaits_children", False):
+    def state(self, session: Any) -> SafeString:
+        """Status and conditions, and under them why."""
+        chips = [presentation.status_chip(session.status)]
+        chips += presentation.condition_chips(session, timezone.now())
+        if session.awaiting_children and not presentation.is_ended(session):
             chips.append(presentation.Chip(kind="suspended_awaiting_children", label=_now("Sub-sessions")))
-        if not chips:
-            return format_html('<span class="hx-none">{}</span>', "-")
-        return format_html_join(" ", "{}", ((widgets.chip(chip),) for chip in chips))
+        drawn = format_html_join(" ", "{}", ((widgets.chip(chip),) for chip in chips))
+        return format_html('{}<span class="hx-sub hx-why">{}</span>', drawn, session.why)
 
-    @admin.display(description=_("Turns"))
-    def turns(self, session: Session) -> int:
-        """How many runs it had."""
-        return session.turn_count
-
-    @admin.display(description=_("Messages"))
-    def messages(self, session: Session) -> int:
-        """How long its transcript is."""
-        return session.message_count
-
-    @admin.display(description=_("Last activity, age"))
-    def activity(self, session: Session) -> SafeString:
-        """The last activity, and the age."""
-        age = _now("%s old") % humanize.duration(timezone.now() - session.created_at)
+    @admin.display(description=_("Agent"))
+    def agent(self, session: Any) -> SafeString:
+        """The agent type, the user, and the model it used last."""
         return format_html(
-            '{}<span class="hx-sub">{}</span>',
-            widgets.when(session.updated_at),
-            widgets.when(session.created_at, age),
+            '{}<span class="hx-sub">{}</span><span class="hx-sub hx-model">{}</span>',
+            session.agent_type,
+            session.user_id or "",
+            session.model_used,
         )
+
+    @admin.display(description=_("Messages"), ordering="message_count")
+    def messages(self, session: Session) -> str:
+        """How long its transcript is."""
+        return f"{session.message_count:,}"
+
+    @admin.display(description=_("Cost"), ordering=NumberAt("usage", "cost"))
+    def cost(self, session: Session) -> SafeString:
+        """What it has used."""
+        used = usage_of(session.usage)
+        if not used.cost and not used.tokens:
+            return format_html('<span class="hx-none">{}</span>', "-")
+        cost = f"{used.cost:,.4f}" if used.cost < 1 else f"{used.cost:,.2f}"
+        tokens = _now("%s tokens") % humanize.short(used.tokens)
+        return format_html('{}<span class="hx-sub">{}</span>', cost if used.cost else "-", tokens)
+
+    @admin.display(description=_("Last activity"), ordering="updated_at")
+    def activity(self, session: Session) -> SafeString:
+        """The last activity, and how long it took from the beginning to the end, or to the agent's last
+        sign."""
+        end = session.status_since if presentation.is_ended(session) else presentation.last_sign(session)
+        took = _now("took %s") % humanize.duration(max(end - session.created_at, timedelta(0)))
+        return format_html('{}<span class="hx-sub">{}</span>', widgets.when(session.updated_at), took)
+
+    @admin.display(description=_("Age"), ordering="-created_at")
+    def age(self, session: Session) -> SafeString:
+        """How long ago it began."""
+        return widgets.when(session.created_at, humanize.age(timezone.now() - session.created_at))

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput, NotConfigured
-from helix_sessions.runtime.agents import OPENAI_AGENTS, PYDANTIC_AI, agent_for, framework_of
+from helix_sessions.runtime.agents import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, agent_for, framework_of
 from helix_sessions.runtime.loop.io import IO, Inline, OnLoop, finished
 from helix_sessions.runtime.loop.session_loop import outcome_of
 from helix_sessions.runtime.turn_context import TurnContext
@@ -38,27 +38,33 @@ def durable(
 ) -> "DurableAgent":
     """An agent that our loop drives, for `AGENTS`, for a `SessionRunner`, or to be run in place.
 
-    `agent` has `run_turn`, or is an `Agent` of pydantic-ai or of the OpenAI Agents SDK. `name` is the agent
-    type of the sessions it creates; `subagents` maps names of tools to agent types; `tools` maps names of
-    tools to `ToolOptions`; `budget` holds for sessions that have none. `deps` is a function of the turn that
-    makes pydantic-ai's deps, or the SDK's context, in each process anew. What cannot hold under a durable
-    loop is refused here, with a `NotConfigured`.
+    `agent` has `run_turn`, or is an `Agent` of pydantic-ai or of the OpenAI Agents SDK, or a compiled graph
+    of LangGraph. `name` is the agent type of the sessions it creates; `subagents` maps names of tools to
+    agent types; `tools` maps names of tools to `ToolOptions`; `budget` holds for sessions that have none.
+    `deps` is a function of the turn that makes pydantic-ai's deps, or the context of the SDK or the graph, in
+    each process anew. What cannot hold under a durable loop is refused here, with a `NotConfigured`.
     """
     if deps is not None and not callable(deps):
         raise InvalidInput("deps must be a function of the turn: deps cannot be kept for another process.")
-    inner = _adapted(agent, dict(subagents or {}), deps)
+    options = {tool: value_of(ToolOptions, given) for tool, given in (tools or {}).items()}
+    inner = _adapted(agent, dict(subagents or {}), options, deps)
     return DurableAgent(
         inner,
         name=name,
         subagents=subagents,
-        tools=tools,
+        tools=options,
         budget=None if budget is None else value_of(Budget, budget),
         retry=None if retry is None else value_of(RetryPolicy, retry),
         turn_timeout=turn_timeout,
     )
 
 
-def _adapted(agent: Any, subagents: dict[str, str], deps: Callable[[TurnContext], Any] | None) -> Any:
+def _adapted(
+    agent: Any,
+    subagents: dict[str, str],
+    tools: dict[str, ToolOptions],
+    deps: Callable[[TurnContext], Any] | None,
+) -> Any:
     if hasattr(agent, "run_turn") and not isinstance(agent, type):
         return agent
     framework = framework_of(agent)
@@ -70,6 +76,10 @@ def _adapted(agent: Any, subagents: dict[str, str], deps: Callable[[TurnContext]
         from helix_sessions.agents.openai_agents import OpenAIAgent
 
         return OpenAIAgent(agent, subagents=subagents, deps=deps)
+    if framework == LANGGRAPH:
+        from helix_sessions.agents.langgraph import GraphAgent
+
+        return GraphAgent(agent, subagents=subagents, tools=tools, deps=deps)
     raise NotConfigured(
         f"A {type(agent).__name__} is no agent: it has no run_turn, and is of no known framework."
     )

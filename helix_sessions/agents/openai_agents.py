@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from helix_sessions.agents import provider_errors
 from helix_sessions.agents.event_loop import on_lasting_loop
-from helix_sessions.exceptions import FrameworkMismatch, NotConfigured, TransientError
-from helix_sessions.integrations import forms
+from helix_sessions.exceptions import ContextOverflow, NotConfigured, TransientError
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.messages.tool_ledger import calls_in
-from helix_sessions.messages.tool_outputs import as_text
+from helix_sessions.integrations.openai_agents import items_of
 from helix_sessions.runtime.loop.stops import Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, FrameworkOutcome, words
 from helix_sessions.runtime.turn_context import TurnContext
@@ -25,7 +24,6 @@ with needed_from("openai-agents"):
     from openai import APIConnectionError, APIStatusError
     from pydantic_core import to_jsonable_python
 
-_TRANSIENT_STATUSES = (408, 409, 425, 429)
 _MOST_HANDOFFS = 10
 
 
@@ -220,37 +218,7 @@ def _followed_by(instructions: Any, extra: str) -> Any:
 
 def _input(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Messages of the transcript as items of the SDK."""
-    items: list[Any] = []
-    for message in messages:
-        found = forms.framework_of(message)
-        if found not in (None, "openai_agents"):
-            raise FrameworkMismatch(
-                f"The OpenAI Agents SDK cannot read messages of {forms.NAMES[str(found)]}."
-            )
-        if "items" in message:
-            items += message["items"]
-        elif "item" in message:
-            items.append(message["item"])
-        elif message["role"] == "tool":
-            output = as_text(message.get("content"))
-            items.append(
-                {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": output}
-            )
-        else:
-            content = message.get("content")
-            if content:
-                said = content if isinstance(content, str | list) else as_text(content)
-                items.append({"role": message["role"], "content": said})
-            items += [
-                {
-                    "type": "function_call",
-                    "call_id": call["id"],
-                    "name": call["name"],
-                    "arguments": as_text(call["arguments"]),
-                }
-                for call in calls_in(message)
-            ]
-    return items
+    return [item for message in messages for item in items_of(message, is_foreign=True)]
 
 
 def _text(item: Any) -> str:
@@ -293,11 +261,8 @@ def _usage(used: Any) -> dict[str, Any]:
 
 def _translated(error: APIStatusError | APIConnectionError) -> Exception:
     if isinstance(error, APIStatusError):
-        if error.status_code not in _TRANSIENT_STATUSES and error.status_code < 500:
+        if provider_errors.says_too_long(str(error.body)) and error.status_code in (400, 413):
+            return ContextOverflow(words(error))
+        if not provider_errors.is_transient_status(error.status_code):
             return error
-        try:
-            asked = float(error.response.headers.get("retry-after", ""))
-        except ValueError:
-            asked = None
-        return TransientError(words(error), retry_after=asked)
-    return TransientError(words(error))
+    return TransientError(words(error), retry_after=provider_errors.retry_after(error))

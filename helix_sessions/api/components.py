@@ -26,7 +26,7 @@ from typing import (
     is_typeddict,
 )
 
-from drf_spectacular.extensions import OpenApiSerializerExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.plumbing import (
     append_meta,
     build_array_type,
@@ -38,7 +38,9 @@ from drf_spectacular.plumbing import (
 from drf_spectacular.settings import spectacular_settings
 from rest_framework.serializers import ChoiceField
 
+from helix_sessions.api import oas
 from helix_sessions.api.outputs import NAMES
+from helix_sessions.api.tickets import PARAMETER, TicketAuthentication
 from helix_sessions.types import Page
 
 Schema = dict[str, Any]
@@ -68,6 +70,14 @@ class OutputExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-ca
         return object_of(self.target.kind, reference)
 
 
+class TicketScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = TicketAuthentication
+    name = "streamTicket"
+
+    def get_security_definition(self, auto_schema: Any) -> Schema:
+        return {"type": "apiKey", "in": "query", "name": PARAMETER}
+
+
 ENUMS = {
     "SessionStatus": "helix_sessions.types.SESSION_STATUSES",
     "RunStatus": "helix_sessions.types.RUN_STATUSES",
@@ -78,6 +88,9 @@ ENUMS = {
     "Suspension": "helix_sessions.types.SUSPENSIONS",
     "CallKind": "helix_sessions.types.CALL_KINDS",
     "WebhookEvent": "helix_sessions.types.WEBHOOK_EVENTS",
+    "ScheduleSession": "helix_sessions.types.SCHEDULE_SESSIONS",
+    "Overlap": "helix_sessions.types.OVERLAPS",
+    "FiringState": "helix_sessions.types.FIRING_STATES",
     "DeliveryState": "helix_sessions.types.DELIVERY_STATES",
     "EndStatus": "helix_sessions.types.TERMINAL_STATUSES",
 }
@@ -145,7 +158,7 @@ def _union(schemas: list[Schema], nullable: bool) -> Schema:
     if len(schemas) == 1:
         (schema,) = schemas
     elif all(list(schema) == ["type"] for schema in schemas):
-        schema = {"type": [schema["type"] for schema in schemas]}
+        schema = oas.written({"type": [schema["type"] for schema in schemas]})
     else:
         schema = {"oneOf": schemas}
     if not nullable:

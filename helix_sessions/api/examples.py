@@ -250,41 +250,6 @@ RESUMPTION: dict[str, Any] = {
     "respawn": [],
 }
 
-TOOL_RULE = {
-    "rule_id": "01942f5e-6f6c-7000-8000-000000000001",
-    "tool": "refund",
-    "decision": "ask",
-    "agent_type": "support",
-    "session_id": None,
-    "owner_id": None,
-    "arguments": None,
-}
-
-WEBHOOK = {
-    "webhook_id": "01942f5e-6f6c-7000-8000-000000000002",
-    "url": "https://hooks.example.com/agents",
-    "events": ["run.finished", "call.waiting"],
-    "enabled": True,
-    "created_at": AT,
-}
-
-WEBHOOK_DELIVERY = {
-    "webhook_id": WEBHOOK["webhook_id"],
-    "message_id": "msg_01942f5e-6f6c-7000-8000-000000000003",
-    "type": "run.finished",
-    "session_id": SESSION_ID,
-    "body": '{"type":"run.finished","timestamp":"2026-01-02T03:04:05Z",'
-    '"data":{"session_id":"' + SESSION_ID + '","seq":9,"run_id":"run-1","status":"completed"}}',
-    "state": "delivered",
-    "attempts": 1,
-    "created_at": AT,
-    "due_at": None,
-    "attempted_at": AT,
-    "delivered_at": AT,
-    "status_code": 204,
-    "error": None,
-}
-
 LEASE = {
     "session_id": SESSION_ID,
     "owner": "worker-1",
@@ -295,6 +260,15 @@ LEASE = {
 STREAM_TICKET = {
     "url": f"https://example.com/api/sessions/{SESSION_ID}/events/stream/?ticket=WyI3Il0:1tXq:s1gn",
     "expires_at": "2026-01-02T03:09:05+00:00",
+}
+
+FEEDBACK = {
+    "position": 1,
+    "message_seq": 3,
+    "rating": "up",
+    "comment": "Quick and right.",
+    "by": "7",
+    "created_at": "2026-01-02T03:04:05+00:00",
 }
 
 BLOB = {

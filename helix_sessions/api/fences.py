@@ -10,6 +10,7 @@ from helix_sessions.store.engine.inputs import MAX_INTEGER
 from helix_sessions.types import Lease
 
 HEADER = "Helix-Fence"
+NEEDED = f"The header {HEADER} says under which lease it is."
 
 
 def fence_of(request: Request) -> int | None:

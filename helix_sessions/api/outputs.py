@@ -189,6 +189,16 @@ class HeldLease(TypedDict):
     expires_at: datetime
 
 
+class Polled(TypedDict):
+    """What a long poll answers."""
+
+    items: list[EventRecord]
+    after: int
+    """Where the next one begins."""
+    closed: bool
+    """Whether there is nothing more to come."""
+
+
 class StreamTicket(TypedDict):
     """An address that opens the stream of one session, for a short time."""
 

@@ -31,11 +31,12 @@ PARTICIPANT_VERBS = frozenset(
         *("submit_tool_result", "set_interrupt_flag", "stop"),
         *("run", "wake_runner", "retry_run"),
         *("attach_blob", "get_blob"),
+        *("give_feedback", "withdraw_feedback", "list_feedback"),
         # the same from a chat
         *("get_chat", "follow_chat", "send_chat_message", "regenerate_answer", "stop_chat"),
         *("run_ag_ui", "follow_ag_ui"),
-        # their own memories
-        *("search_memories", "put_memory", "delete_memory"),
+        # their own memories, and what they have spent
+        *("search_memories", "put_memory", "delete_memory", "spend_status"),
     }
 )
 """What the owner of a session may do with it, and with memories of their own. `submit_tool_result` is limited
@@ -56,10 +57,20 @@ OPERATOR_VERBS = {
         ),
         "helix_sessions.change_webhook",
     ),
+    **dict.fromkeys(
+        ("list_spend_limits", "set_spend_limit", "delete_spend_limit"), "helix_sessions.change_spendlimit"
+    ),
+    **dict.fromkeys(
+        (
+            *("list_schedules", "get_schedule", "create_schedule", "update_schedule", "delete_schedule"),
+            *("run_schedule", "list_schedule_firings"),
+        ),
+        "helix_sessions.change_schedule",
+    ),
 }
 """What is about no single session, and the permission of the admin that it takes."""
 
-PARTICIPANT_FIELDS = frozenset({"session_id", "agent_type", "tags", "metadata", "owner"})
+PARTICIPANT_FIELDS = frozenset({"session_id", "agent_type", "tags", "metadata", "owner", "priority"})
 """What a participant may say of a session that is created. `owner` is checked on its own."""
 
 
@@ -105,8 +116,14 @@ def sees_all(user: Any) -> bool:
     return is_driver(user) or may_view_all(user)
 
 
+def sees_all_spending(user: Any) -> bool:
+    """Whether the user sees what others have spent, too."""
+    return any(user.has_perm(f"helix_sessions.{verb}_spendlimit") for verb in ("view", "change"))
+
+
 def check_new_session(user: Any, agent_type: str | None, given: dict[str, Any]) -> None:
     """Refuse a session that this user may not create."""
+    check_priority(user, given.get("priority"))
     if _may_be_created(agent_type) and PARTICIPANT_FIELDS.issuperset(given):
         return
     if is_driver(user):
@@ -115,6 +132,12 @@ def check_new_session(user: Any, agent_type: str | None, given: dict[str, Any]) 
     if beyond:
         raise PermissionDenied(f"Only a driver sets {', '.join(beyond)} of a session.")
     raise PermissionDenied(f"Sessions of the agent type {agent_type!r:.100} are created by drivers.")
+
+
+def check_priority(user: Any, priority: int | None) -> None:
+    """Refuse a participant who would go before the others."""
+    if priority is not None and priority > 0 and not is_driver(user):
+        raise PermissionDenied("Only a driver gives a priority above 0.")
 
 
 def leaves_to_participants(agent_type: str, tool_name: str) -> bool:

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from helix_sessions.api.policy import sees_all
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
-from helix_sessions.types import SessionState
+from helix_sessions.types import Checkpoint, Page, Resumption, SessionState, StagedChange, Turn
+
+T = TypeVar("T")
 
 CARRIES_STATE = "state_merged"
 """The one type of event that says what was written to a state."""
@@ -19,11 +21,23 @@ def keys_hidden_from(user: Any) -> Collection[str]:
     return () if not conf.PRIVATE_STATE_KEYS or sees_all(user) else conf.PRIVATE_STATE_KEYS
 
 
-def without(state: SessionState, hidden: Collection[str]) -> SessionState:
-    """The state without these keys."""
+def without(value: T, hidden: Collection[str]) -> T:
+    """A value of the store, or a page of them, without these keys of the states in it."""
     if not hidden:
-        return state
-    return replace(state, custom_state=_kept(state.custom_state, hidden))
+        return value
+    shown: Any = value
+    match value:
+        case SessionState():
+            shown = replace(value, custom_state=_kept(value.custom_state, hidden))
+        case Checkpoint() | Turn() | Resumption():
+            shown = replace(value, state=without(value.state, hidden))
+        case StagedChange():
+            shown = replace(value, writes=_seen(value.writes, hidden))
+        case Page():
+            shown = replace(value, items=[without(each, hidden) for each in value.items])
+        case {"checkpoint": found}:
+            shown = {"checkpoint": without(found, hidden)}
+    return cast(T, shown)
 
 
 def event_text(text: str, hidden: Collection[str]) -> str:
@@ -35,9 +49,12 @@ def event_text(text: str, hidden: Collection[str]) -> str:
         return text
     writes = event["data"].get("writes")
     if isinstance(writes, list):
-        shown = [_shown(write, hidden) for write in writes if not _is_private(write, hidden)]
-        event["data"] = {**event["data"], "writes": shown}
+        event["data"] = {**event["data"], "writes": _seen(writes, hidden)}
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def _seen(writes: list[Any], hidden: Collection[str]) -> list[Any]:
+    return [_shown(write, hidden) for write in writes if not _is_private(write, hidden)]
 
 
 def _is_private(write: Any, hidden: Collection[str]) -> bool:

@@ -56,6 +56,8 @@ class Query:
     enum: Sequence[str] | None = None
 
 
+_EVENTS = "text/event-stream"
+
 UNFENCED = frozenset({"create_session", "acquire_lease", "cleanup_orphaned_staging"})
 """Writes that are made under no lease."""
 
@@ -94,8 +96,10 @@ def operation(
     public: bool = False,
     fence: bool = False,
     streams: bool = False,
+    frames: str | None = None,
 ) -> Callable[[F], F]:
-    """Describe a method of a view. One that `streams` sends server-sent events.
+    """Describe a method of a view. One that `streams` sends server-sent events, of which `frames` are an
+    example; then there may be a `response` for those who do not take them.
 
     `request` is a serializer; `response`, and each of `also`, is the type of what the method sends,
     `bytes` for a content as it is.
@@ -116,9 +120,10 @@ def operation(
             if code not in statuses and not (public and code in (401, 403))
         }
         for code, body in {status: response, **(also or {})}.items():
-            if streams and code == status:
-                responses[code, "text/event-stream"] = OpenApiResponse(str, description="Server-sent events.")
-                continue
+            if (streams or frames) and code == status:
+                responses[code, _EVENTS] = OpenApiResponse(str, description="Server-sent events.")
+                if body is None:
+                    continue
             if body is None:
                 responses[code] = None
                 continue
@@ -146,6 +151,11 @@ def operation(
             codes = [str(code) for code in statuses if code < 300 and str(code) not in codes]
             examples.append(
                 OpenApiExample(f"{operation_id}_also", also_example, response_only=True, status_codes=codes)
+            )
+        if frames is not None:
+            parameters.append(OpenApiParameter("format", exclude=True))
+            examples.append(
+                OpenApiExample(f"{operation_id}_frames", frames, response_only=True, media_type=_EVENTS)
             )
         if sent is not None:
             examples.append(_sent(f"{operation_id}_request", sent, "application/json"))

@@ -28,8 +28,9 @@ from helix_sessions.stream.threads import release_request_thread
 
 logger = logging.getLogger("helix_sessions.stream")
 
-RETRY_SECONDS = 2.0
-"""How long a browser waits before it reconnects."""
+RETRY_SECONDS = 3.0
+"""How long a browser waits before it reconnects. By default gunicorn closes an idle connection after two
+seconds, and a request that is under way at that moment is reset."""
 
 _RETRY_AFTER_POLL = 0.1
 """A reader of long polls reconnects at once."""
@@ -57,6 +58,8 @@ class Request:
     """Seconds of a long poll; None is a stream."""
     hidden: tuple[str, ...] = ()
     """Keys of the state that this reader does not see."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """What the answer says besides."""
     slot: Slot = field(repr=False)
 
     @property
@@ -271,13 +274,14 @@ class _Answer:
         if self._request.as_json:
             after, items = self._selection.seen, ",".join(self._found)
             text = f'{{"items":[{items}],"after":{after},"closed":{str(self._closed is not None).lower()}}}'
-            headers = {"Cache-Control": "no-store"}
+            headers = {**self._request.headers, "Cache-Control": "no-store"}
             if self._retry >= 1:
                 headers["Retry-After"] = f"{self._retry:.0f}"
             return HttpResponse(text.encode(), content_type=JSON_TYPE, headers=headers)
         last = sse.closed(self._closed) if self._closed else self._selection.heartbeat()
         body = b"".join([sse.retry(self._retry), *self._found, last])
-        return HttpResponse(body, content_type=sse.CONTENT_TYPE, headers=sse.HEADERS)
+        headers = {**self._request.headers, **sse.HEADERS}
+        return HttpResponse(body, content_type=sse.CONTENT_TYPE, headers=headers)
 
     @property
     def _closed(self) -> str | None:

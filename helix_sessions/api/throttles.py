@@ -8,6 +8,8 @@ from rest_framework.throttling import SimpleRateThrottle
 
 from helix_sessions.conf import conf
 
+RATE_LIMIT = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+
 DEFAULT_RATES = {"answer": "60/min"}
 """The default for people without an account."""
 
@@ -33,11 +35,8 @@ class ScopeThrottle(SimpleRateThrottle):
         """What is left, as response headers say it."""
         used, period = len(self.history), self.duration or 0
         reset = period - (self.now - self.history[-1]) if used else period
-        return {
-            "RateLimit-Limit": str(self.num_requests),
-            "RateLimit-Remaining": str(max(0, (self.num_requests or 0) - used)),
-            "RateLimit-Reset": str(max(1, ceil(reset))),
-        }
+        found = (self.num_requests, max(0, (self.num_requests or 0) - used), max(1, ceil(reset)))
+        return dict(zip(RATE_LIMIT, map(str, found), strict=True))
 
     def get_cache_key(self, request: Request, view: Any) -> str:
         user = request.user

@@ -4,7 +4,10 @@ An address is right with its last slash and without, and below `v1/`. `docs/refe
 table for people.
 """
 
+from typing import Any
+
 from django.urls import URLPattern, path, register_converter
+from django.urls.resolvers import RoutePattern
 
 from helix_sessions.api.ids import IdConverter
 from helix_sessions.api.views import (
@@ -17,13 +20,16 @@ from helix_sessions.api.views import (
     commits,
     contexts,
     events,
+    feedback,
     inbox,
     leases,
     live,
     memories,
     messages,
     runs,
+    schedules,
     sessions,
+    spend,
     staging,
     states,
     stream,
@@ -33,18 +39,16 @@ from helix_sessions.api.views import (
     turns,
     webhooks,
 )
-from helix_sessions.api.views.base import UnknownView, View
+from helix_sessions.api.views.base import VERSION, VERSIONED, View
+from helix_sessions.api.views.unknown import Unclaimed, UnknownView
 
 register_converter(IdConverter, "helix_id")
 
 app_name = "helix_sessions"
 
-VERSION = "v1"
-"""Every address is there with this prefix too. A change that would break clients gets another."""
-
 _SESSION = "sessions/<helix_id:session_id>"
 _WEBHOOK = "webhooks/<helix_id:webhook_id>"
-_STREAM = f"{_SESSION}/events/stream"
+_SCHEDULE = "schedules/<helix_id:schedule_id>"
 
 ROUTES: list[tuple[str, type[View], str]] = [
     ("sessions", sessions.SessionsView, "sessions"),
@@ -60,6 +64,8 @@ ROUTES: list[tuple[str, type[View], str]] = [
     (f"{_SESSION}/messages", messages.MessagesView, "messages"),
     (f"{_SESSION}/messages/count", messages.MessageCountView, "message-count"),
     (f"{_SESSION}/messages/truncate", messages.TruncateView, "truncate-messages"),
+    (f"{_SESSION}/messages/<int:position>/feedback", feedback.FeedbackView, "feedback"),
+    (f"{_SESSION}/feedback", feedback.FeedbackListView, "feedback-list"),
     (f"{_SESSION}/context", contexts.ContextView, "context"),
     (f"{_SESSION}/compactions", contexts.CompactionsView, "compactions"),
     (f"{_SESSION}/runs", runs.RunsView, "runs"),
@@ -114,6 +120,13 @@ ROUTES: list[tuple[str, type[View], str]] = [
     ("tool-rules", tool_rules.ToolRulesView, "tool-rules"),
     ("tool-rules/<helix_id:rule_id>", tool_rules.ToolRuleView, "tool-rule"),
     ("memories", memories.MemoriesView, "memories"),
+    ("spend", spend.SpendView, "spend"),
+    ("spend/limits", spend.SpendLimitsView, "spend-limits"),
+    ("spend/limits/<helix_id:limit_id>", spend.SpendLimitView, "spend-limit"),
+    ("schedules", schedules.SchedulesView, "schedules"),
+    (_SCHEDULE, schedules.ScheduleView, "schedule"),
+    (f"{_SCHEDULE}/run", schedules.RunScheduleView, "run-schedule"),
+    (f"{_SCHEDULE}/firings", schedules.FiringsView, "schedule-firings"),
     ("webhooks", webhooks.WebhooksView, "webhooks"),
     (_WEBHOOK, webhooks.WebhookView, "webhook"),
     (f"{_WEBHOOK}/deliveries", webhooks.DeliveriesView, "webhook-deliveries"),
@@ -126,13 +139,31 @@ PUBLIC_ROUTES: list[tuple[str, type[View], str]] = [
 ]
 """Open to the holder of the token."""
 
-urlpatterns: list[URLPattern] = [path("", sessions.RootView.as_view(), name="root")]
+STREAM = f"{_SESSION}/events/stream"
+"""A plain view beside the others, because it answers for hours."""
+
+urlpatterns: list[URLPattern] = [
+    path("", sessions.RootView.as_view(), name="root"),
+    path(f"{VERSION}/", sessions.RootView.as_view(schema=None), name=f"{VERSIONED}root"),
+]
+
+
+def _add(route: str, view: Any, name: str, alias: Any) -> None:
+    """An address with its last slash and without, and both below the version. Of those with one name Django
+    reverses the last."""
+    urlpatterns.extend(
+        [
+            path(route, alias),
+            path(f"{route}/", view, name=name),
+            path(f"{VERSION}/{route}", alias, name=f"{VERSIONED}{name}"),
+            path(f"{VERSION}/{route}/", alias, name=f"{VERSIONED}{name}"),
+        ]
+    )
+
+
 for _route, _view, _name in ROUTES + PUBLIC_ROUTES:
-    urlpatterns.append(path(f"{_route}/", _view.as_view(), name=_name))
-    for _alias in (_route, f"{VERSION}/{_route}/", f"{VERSION}/{_route}"):
-        urlpatterns.append(path(_alias, _view.as_view(schema=None)))
-urlpatterns.append(path(f"{_SESSION}/events/stream/", stream.event_stream, name="event-stream"))
-for _alias in (_STREAM, f"{VERSION}/{_STREAM}/", f"{VERSION}/{_STREAM}"):
-    urlpatterns.append(path(_alias, stream.event_stream))
-for _known in ("sessions", f"{VERSION}"):
+    _add(_route, _view.as_view(), _name, _view.as_view(schema=None))
+_add(STREAM, stream.event_stream, "event-stream", stream.alias)
+for _known in ("sessions", VERSION):
     urlpatterns.append(path(f"{_known}/<path:rest>", UnknownView.as_view(schema=None)))
+urlpatterns.append(Unclaimed(RoutePattern("<path:rest>", is_endpoint=True), UnknownView.as_view(schema=None)))

@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r'(?<=[",])\\/([stuv])([0-9a-f]{12})\.([0-9a-f]{64})(?=\
 _CACHED_BYTES = 32 * 1024 * 1024
 
 
-class Inline(NamedTuple):
+class InlineBlob(NamedTuple):
     """Base64 in the text of a document."""
 
     start: int
@@ -61,14 +61,14 @@ def shortest() -> int | None:
     return 4 * (conf.BLOB_THRESHOLD // 3) if conf.BLOB_STORAGE else None
 
 
-def inline_in(text: str) -> list[Inline]:
+def inline_in(text: str) -> list[InlineBlob]:
     """The base64 in a document's text that decodes to more than the threshold, and re-encodes identically."""
     if _REFERENCE.search(text):
         return []  # written elsewhere, with an escape that looks like ours
     return [found for match in _pattern(shortest() or 0).finditer(text) if (found := _inline(text, match))]
 
 
-def taken_out(text: str, found: list[Inline], name_of: Callable[[str], str]) -> str:
+def taken_out(text: str, found: list[InlineBlob], name_of: Callable[[str], str]) -> str:
     """The text with references; `name_of` tells the name of a digest's file."""
     parts, last = [MARK], 0
     for each in found:
@@ -162,7 +162,7 @@ def _pattern(shortest: int) -> "re.Pattern[str]":
     )
 
 
-def _inline(text: str, match: "re.Match[str]") -> Inline | None:
+def _inline(text: str, match: "re.Match[str]") -> InlineBlob | None:
     written = match.group()
     for form in "uv" if "-" in written or "_" in written else "st":
         try:
@@ -170,7 +170,7 @@ def _inline(text: str, match: "re.Match[str]") -> Inline | None:
         except ValueError:
             continue
         if len(data) > conf.BLOB_THRESHOLD and _ENCODE[form](data) == written:
-            return Inline(*match.span(), form, digest(data), data, _media_type(text, match.start()))
+            return InlineBlob(*match.span(), form, digest(data), data, _media_type(text, match.start()))
     return None
 
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any
 
@@ -140,6 +142,11 @@ def load_all(texts: list[str]) -> list[Any]:
     return values
 
 
+def has_entries(text: str | None) -> bool:
+    """Whether the text of an object that was written here has anything in it; null has not."""
+    return text not in (None, "{}")
+
+
 def canonical(value: Any) -> str:
     """One text for all documents that are equal, whatever the order of their keys."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -149,3 +156,16 @@ def digest(*texts: str) -> str:
     """A fingerprint of a text, to compare texts without reading them."""
     framed = texts[0] if len(texts) == 1 else "".join(f"{len(text)}:{text}" for text in texts)
     return sha256(framed.encode()).hexdigest()[:32]
+
+
+def secret_keys() -> Callable[[str], bool]:
+    """A function that says whether the value under a key is a secret, as `MASKED_KEYS` is now."""
+    patterns = [pattern.lower() for pattern in conf.MASKED_KEYS]
+    known: dict[str, bool] = {}
+
+    def is_secret(key: str) -> bool:
+        if key not in known:
+            known[key] = any(fnmatchcase(key.lower(), pattern) for pattern in patterns)
+        return known[key]
+
+    return is_secret

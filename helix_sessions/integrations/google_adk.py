@@ -33,7 +33,7 @@ with needed_from("google-adk"):
     from google.adk.events import Event
     from google.adk.sessions import BaseSessionService, Session, State
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-    from google.genai.types import Content, Part
+    from google.genai.types import Content, FunctionCall, FunctionResponse, Part
     from pydantic_core import to_jsonable_python
 
 AGENT_TYPE = "google_adk"
@@ -46,7 +46,8 @@ T = TypeVar("T")
 class DjangoSessionService(BaseSessionService):
     """ADK's sessions, by app, user and id. `fields` are more of those of `create_session`.
 
-    A session that another framework's adapter wrote is refused as `FrameworkMismatch`.
+    What another agent said is read as events, text, calls and results; other forms are refused as
+    `FrameworkMismatch`.
     """
 
     def __init__(
@@ -104,6 +105,14 @@ class DjangoSessionService(BaseSessionService):
             session._storage_update_marker = str(version)
             session.last_update_time = event.timestamp
             return self._commit_event_to_session(session, event)
+
+    def append_events(self, session: Session, events: Sequence[Event]) -> None:
+        """Store events whose changes are in the state already, as an import has them."""
+        if events:
+            key = _key(session.app_name, session.user_id, session.id.strip())
+            expected = int(session._storage_update_marker or 0)
+            said = [_message(event) for event in events]
+            self._store.append_messages(key, said, expected_version=expected)
 
     @asynccontextmanager
     async def _in_turn(self, key: str) -> AsyncIterator[None]:
@@ -331,13 +340,31 @@ def _updated(state: SessionState, events: Sequence[Event]) -> float:
 
 
 def _event(message: dict[str, JSON]) -> Event:
-    """The event of a message; a plain one is made into one."""
-    if "content" not in message:
+    """The event of a message; what another agent said is made into one."""
+    if "content" not in message and isinstance(message.get("event"), dict):
         return Event.model_validate(message["event"])
-    text = message["content"]
-    user = message["role"] == "user"
+    said = forms.shared(message) or {}
+    role = said["role"]
+    if role == "tool":
+        parts = [Part(function_response=_response(said))]
+    else:
+        calls = [
+            FunctionCall(id=call["id"], name=call["name"], args=_object(call["arguments"], "value"))
+            for call in said["tool_calls"]
+        ]
+        texts = [Part(text=said["content"])] if said["content"] or not calls else []
+        parts = [*texts, *(Part(function_call=call) for call in calls)]
     return Event(
-        author="user" if user else message["role"],
-        content=Content(role="user" if user else "model", parts=[Part(text=text)]),
+        author=role if role in ("user", "system") else "assistant",
+        content=Content(role="user" if role in ("user", "tool") else "model", parts=parts),
         timestamp=0.0,
     )
+
+
+def _response(said: dict[str, JSON]) -> FunctionResponse:
+    result = _object(said["content"], "error" if said["is_error"] else "result")
+    return FunctionResponse(id=said["tool_call_id"], name=said["tool_name"], response=result)
+
+
+def _object(value: JSON, name: str) -> dict[str, JSON]:
+    return value if isinstance(value, dict) else {name: value}

@@ -11,8 +11,9 @@ from asgiref.sync import sync_to_async
 
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.memory import MemoryStore
+from helix_sessions.messages import words
 from helix_sessions.store.engine.ids import new_id
-from helix_sessions.store.memory import vectors, words
+from helix_sessions.store.memory import vectors
 from helix_sessions.types import Memory
 
 with needed_from("google-adk"):

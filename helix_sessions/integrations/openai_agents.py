@@ -6,15 +6,23 @@ An item that is a message is stored as it is. Any other (a tool call, its output
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 
 from helix_sessions.content import documents
-from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound, StaleState
+from helix_sessions.exceptions import (
+    FrameworkMismatch,
+    InvalidInput,
+    SessionExists,
+    SessionNotFound,
+    StaleState,
+)
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
+from helix_sessions.messages.tool_ledger import calls_in, results_in
+from helix_sessions.messages.tool_outputs import as_text
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
 
@@ -24,6 +32,9 @@ with needed_from("openai-agents"):
 
 AGENT_TYPE = "openai_agents"
 
+_OF_AN_ITEM = {"role", "content", "type", "id", "status", "phase"}
+"""The keys of items that are messages."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -32,8 +43,9 @@ class DjangoSession:
     """The SDK's `Session` protocol on one of our sessions, which the first item creates.
 
     `fields` are those of `create_session`: `owner`, `user_id`, `tags`, `metadata`, `expires_at` …
-    Two sessions with one id are one session, in whichever processes they are. One that another framework's
-    adapter wrote is refused as `FrameworkMismatch`. A call that is cancelled ends when its write is decided.
+    Two sessions with one id are one session, in whichever processes they are. What another agent said is
+    read as items, text, calls and results; other forms are refused as `FrameworkMismatch`. A call that is
+    cancelled ends when its write is decided.
     """
 
     session_id: str
@@ -87,60 +99,77 @@ class DjangoSession:
             raise RuntimeError(f"{type(self).__name__} is closed")
         return await outcome_of(sync_to_async(call)(*args, **kwargs))
 
+    @property
+    def _key(self) -> str:
+        """The id of the session that is read and written."""
+        return self.session_id
+
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
         if limit == 0:
             return []
         try:
-            page = self._store.get_messages(self.session_id, limit=limit, newest_first=limit is not None)
+            page = self._store.get_messages(self._key, limit=limit, newest_first=limit is not None)
         except SessionNotFound:
             return []
-        self._refuse_others(page.messages)
-        items = [item_of(message) for message in page.messages]
-        return items if limit is None else items[::-1]
+        messages = page.messages if limit is None else page.messages[::-1]
+        items = self._items(messages)
+        return items if limit is None else items[-limit:]
 
-    def _refuse_others(self, messages: list[Any]) -> None:
-        forms.refuse_others(self.session_id, messages, AGENT_TYPE, forms.is_no_call)
-        self._is_ours = True
+    def _items(self, messages: Sequence[dict[str, JSON]]) -> list[TResponseInputItem]:
+        forms.refuse_others(self._key, messages, AGENT_TYPE, _is_readable)
+        foreign = self._is_foreign(messages)
+        return [item for message in messages for item in items_of(message, is_foreign=foreign)]
+
+    def _is_foreign(self, messages: Sequence[dict[str, JSON]]) -> bool:
+        """Whether messages that say more than an item were said by another agent."""
+        if all("item" in message or message.keys() <= _OF_AN_ITEM for message in messages):
+            return False
+        return bool(self._store.get_session_head(self._key).agent_type != self._fields["agent_type"])
 
     def _look(self) -> None:
         if not self._is_ours:
-            forms.refuse_session_of_others(self._store, self.session_id, AGENT_TYPE, forms.is_no_call)
+            forms.refuse_session_of_others(self._store, self._key, AGENT_TYPE)
             self._is_ours = True
 
     def _add(self, messages: list[dict[str, JSON]]) -> None:
         self._look()
         while messages:
             try:
-                self._store.append_messages(self.session_id, messages)
+                self._store.append_messages(self._key, messages)
                 return
             except SessionNotFound:
                 self._create()
 
     def _create(self) -> None:
         try:
-            self._store.create_session(self.session_id, **self._fields)
+            self._store.create_session(self._key, **self._fields)
         except SessionExists:
-            self._store.get_session_head(self.session_id)  # raises if it is another owner's
+            self._store.get_session_head(self._key)  # raises if it is another owner's
 
     def _pop(self) -> TResponseInputItem | None:
         while True:
             try:
-                last = self._store.get_message_texts(self.session_id, limit=1, newest_first=True)
+                last = self._store.get_message_texts(self._key, limit=1, newest_first=True)
                 if not last.texts:
                     return None
-                message = documents.load(last.texts[0])
-                self._refuse_others([message])
-                self._store.truncate_messages(self.session_id, last.total - 1, expected_version=last.version)
+                self._look()
+                items = self._items([documents.load(last.texts[0])])
+                if len(items) > 1:
+                    raise FrameworkMismatch(
+                        f"The last message of session {self._key!r} is several items: it was said by "
+                        "another agent, and cannot be taken apart."
+                    )
+                self._store.truncate_messages(self._key, last.total - 1, expected_version=last.version)
             except SessionNotFound:
                 return None
             except StaleState:
                 continue  # somebody else wrote in between, so what was read may not be the last item
-            return item_of(message)
+            return items[0]
 
     def _clear(self) -> None:
         self._look()
         try:
-            self._store.truncate_messages(self.session_id, 0)
+            self._store.truncate_messages(self._key, 0)
         except SessionNotFound:
             return
 
@@ -164,21 +193,39 @@ def message_of(item: Any) -> dict[str, JSON]:
 
 def _can_stay(given: dict[str, JSON]) -> bool:
     """Whether an item that is a message is known as one of nobody's in particular when it is read again."""
-    return "item" not in given and forms.framework_of(given) is None and forms.is_no_call(given)
+    if {"item", "items"} & given.keys() or forms.framework_of(given) is not None or "content" not in given:
+        return False
+    return not calls_in(given) and not results_in(given)
 
 
-def item_of(message: dict[str, JSON]) -> TResponseInputItem:
-    """The item a message stands for. A tool message of somebody else's is the output of its call."""
-    if "item" in message:
-        return cast(TResponseInputItem, message["item"])
-    if message["role"] == "tool":
-        output = message.get("content")
-        return {
-            "type": "function_call_output",
-            "call_id": message.get("tool_call_id", ""),
-            "output": output if isinstance(output, str) else documents.write(output),
-        }
-    return cast(TResponseInputItem, message)
+def _is_readable(message: Mapping[str, Any]) -> bool:
+    return "items" in message or forms.is_shared(message) or _can_stay(dict(message))
+
+
+def items_of(message: Mapping[str, JSON], *, is_foreign: bool) -> list[TResponseInputItem]:
+    """The items a message stands for. A message that `is_foreign` may say more than an item of its kind."""
+    if "items" in message or "item" in message:
+        return cast(list[TResponseInputItem], message.get("items") or [message["item"]])
+    if not is_foreign and _can_stay(dict(message)):
+        return [cast(TResponseInputItem, message)]
+    shared = forms.shared(message)
+    if shared is None:
+        if forms.framework_of(message) is None and _can_stay(dict(message)):  # content in parts of the SDK
+            said = {"role": message["role"], "content": message["content"]}
+            return [cast(TResponseInputItem, said)]
+        raise FrameworkMismatch("The OpenAI Agents SDK cannot read a message: it is in no form it knows.")
+    if shared["role"] == "tool":
+        output = as_text(shared["content"])
+        return [{"type": "function_call_output", "call_id": shared["tool_call_id"], "output": output}]
+    items: list[Any] = []
+    if shared["content"] or not shared["tool_calls"]:
+        items.append({"role": shared["role"], "content": shared["content"]})
+    for call in shared["tool_calls"]:
+        arguments = as_text(call["arguments"])
+        items.append(
+            {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": arguments}
+        )
+    return items
 
 
 async def outcome_of(write: Coroutine[Any, Any, T]) -> T:

@@ -31,8 +31,8 @@ class DjangoHistory:
     """The messages of one session, which the first save creates.
 
     `fields` are those of `create_session`: `owner`, `user_id`, `tags`, `metadata`, `expires_at` … A save
-    after a load is refused with `StaleState` when somebody else has written meanwhile. A session that another
-    framework's adapter wrote is refused as `FrameworkMismatch`.
+    after a load is refused with `StaleState` when somebody else has written meanwhile. What another
+    agent said is read too: text, calls and results; other forms are refused as `FrameworkMismatch`.
     """
 
     def __init__(

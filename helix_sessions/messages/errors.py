@@ -7,6 +7,12 @@ from typing import Any
 _LONGEST = 2_000
 """So much of a message tells its cause."""
 
+_SENTENCES = (
+    *("TransientError", "ContextOverflow", "ContextUnavailable"),
+    *("InvalidDocument", "InvalidInput", "InvalidWrites"),
+)
+"""Errors of ours, whose messages are sentences."""
+
 _VARIABLE = re.compile(
     r"""
       0x[0-9a-f]+                                         # addresses
@@ -33,6 +39,15 @@ def document(
     }
 
 
+def in_words(error: Any) -> str:
+    """An error as a person reads it: `type: message` of a document, or else as it was given."""
+    if not isinstance(error, dict):
+        return "" if error is None else str(error)
+    kind, message = error.get("type"), error.get("message")
+    told = str(message or error.get("code") or kind or "")
+    return told if not kind or kind in _SENTENCES or kind == told else f"{kind}: {told}"
+
+
 def fingerprint(type: str | None, message: str) -> str:
     """The same for errors that differ in numbers, ids and times only."""
     text = _VARIABLE.sub("#", message[:_LONGEST])
@@ -50,5 +65,5 @@ def fingerprint_of(error: Any) -> str | None:
     if isinstance(own, str) and own:
         return own if re.fullmatch("[0-9a-f]{32}", own) else fingerprint(None, own)
     kind, message = error.get("type"), error.get("message")
-    told = message if isinstance(message, str) else str(error.get("code", ""))
-    return fingerprint(kind if isinstance(kind, str) else None, told)
+    text = message if isinstance(message, str) else str(error.get("code", ""))
+    return fingerprint(kind if isinstance(kind, str) else None, text)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from helix_sessions.messages import errors
 from helix_sessions.messages.tool_ledger import calls_in, logged_content
 from helix_sessions.types import EventRecord, Fragment
 
@@ -365,6 +366,4 @@ def arguments_of(call: Mapping[str, Any]) -> Any:
 
 def error_text(error: Any) -> str:
     """What an error says to a person."""
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("code")
-    return str(error) if error else "The agent failed."
+    return errors.in_words(error) or "The agent failed."

@@ -99,6 +99,13 @@ class VectorField(models.Field):  # type: ignore[type-arg]
         return "real[]" if connection.vendor == "postgresql" else "blob"
 
 
+class CounterField(models.BigIntegerField):  # type: ignore[type-arg]
+    """A number that is added to: a row that is put in the place of another adds its own. It stays below what
+    hundreds of them may be summed up of, whatever is reported."""
+
+    MOST = 10**16
+
+
 class SecretAttribute(DeferredAttribute):
     """A secret of an instance, decrypted on first access."""
 
@@ -151,6 +158,27 @@ def beginning_of(column: str, characters: int) -> Case:
 def size_of(column: str) -> Length:
     """How many characters a document's text has."""
     return Length(Cast(column, models.TextField()))
+
+
+class NumberAt(models.Func):
+    """`NumberAt("usage", "cost")`: a number of a searchable document, 0 where there is none."""
+
+    output_field = models.FloatField()
+
+    def __init__(self, column: str, key: str) -> None:
+        super().__init__(models.F(column), models.Value(key))
+
+    def as_sqlite(self, compiler: Any, connection: BaseDatabaseWrapper, **context: Any) -> Sql:
+        number = "COALESCE(CAST(json_extract(%(expressions)s) AS REAL), 0)"
+        column, key = self.get_source_expressions()
+        path = models.Value(f"$.{key.value}")
+        found: Sql = models.Func(column, path, template=number).as_sql(compiler, connection)
+        return found
+
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper, **context: Any) -> Sql:
+        column, params = compiler.compile(self.get_source_expressions()[0])
+        key, more = compiler.compile(self.get_source_expressions()[1])
+        return f"COALESCE(({column} ->> {key})::double precision, 0)", (*params, *more)
 
 
 def among(vendor: str, column: str, values: Iterable[str]) -> tuple[str, Any]:

@@ -53,7 +53,13 @@ class Run(models.Model):
                 fields=["error_fingerprint", "session"],
                 name="helix_run_error_idx",
                 condition=models.Q(error_fingerprint__isnull=False),
-            )
+            ),
+            # How much is done, how fast and how well, as of now: written once, with the end of a run.
+            models.Index(
+                fields=["ended_at", "status"],
+                name="helix_run_ended_idx",
+                condition=models.Q(ended_at__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

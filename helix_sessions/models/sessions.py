@@ -1,135 +1,16 @@
 """A session: one row, the lock of everything that belongs to it."""
 
-from datetime import datetime
-from typing import Self, cast
-
 from django.conf import settings
-from django.db import connections, models
-from django.db.models.functions import Coalesce, Now
-from django.utils import timezone
+from django.db import models
+from django.db.models.functions import Cast, Coalesce
 from django.utils.translation import gettext_lazy as _
 
 from helix_sessions.models.columns import column
 from helix_sessions.models.constraints import at_least, non_negative, one_of
 from helix_sessions.models.databases import OwnerKey, forget_owner
 from helix_sessions.models.fields import DocumentField, IdField
-from helix_sessions.models.sql import AGENT_TYPES
+from helix_sessions.models.session_querysets import PresentSessions, SessionQuerySet
 from helix_sessions.types import SESSION_STATUSES, TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
-
-
-class SessionQuerySet(models.QuerySet["Session"]):
-    """Filters of sessions, by the words of the domain."""
-
-    def active(self) -> Self:
-        """Open for work."""
-        return self.filter(status="active")
-
-    def terminal(self) -> Self:
-        """Completed or failed."""
-        return self.filter(status__in=TERMINAL_STATUSES)
-
-    def unfinished(self) -> Self:
-        """Not terminal."""
-        return self.filter(status__in=UNFINISHED_STATUSES)
-
-    def running(self) -> Self:
-        """Not ended, and a run is under way."""
-        return self.unfinished().filter(run_id__isnull=False)
-
-    def awaiting_client(self) -> Self:
-        """Not ended, and a tool call waits for a person or a client."""
-        return self.unfinished().filter(awaiting_client=True)
-
-    def waiting(self) -> Self:
-        """Not ended, and waiting for a person, a client or a sub-session; those that wait longest first."""
-        return self.filter(waiting_since__isnull=False).order_by("waiting_since", "session_id")
-
-    def past_deadline(self, now: datetime) -> Self:
-        """A pending tool call is past its deadline."""
-        return self.filter(next_deadline__lte=now)
-
-    def expired(self, now: datetime | None = None) -> Self:
-        """Past their `expires_at` and not terminal."""
-        return self.unfinished().filter(expires_at__lt=now or Now())
-
-    def interrupted_by_request(self) -> Self:
-        """Not ended, asked to stop, and nobody has taken the request yet."""
-        return self.unfinished().filter(interrupt_requested_at__isnull=False)
-
-    def stuck(self, since: datetime) -> Self:
-        """Running without a sign of the agent since then; what an operator does is none."""
-        signs = self.running().alias(last_sign=Coalesce("last_agent_activity_at", "updated_at"))
-        return signs.filter(last_sign__lt=since)
-
-    def runnable(self, now: datetime | None = None) -> Self:
-        """A driver has something to do, and nobody drives them; the first to become runnable first."""
-        # By the clock that says when they are; leases go by the database's.
-        due = self.unleased(now).filter(runnable_at__lte=now or timezone.now())
-        return due.order_by("runnable_at", "session_id")
-
-    def leased(self, now: datetime | None = None) -> Self:
-        """An owner has a lease that has not expired."""
-        return self.filter(lease_expires_at__gt=now or Now())
-
-    def unleased(self, now: datetime | None = None) -> Self:
-        """Without a lease, or with an expired one."""
-        expired = models.Q(lease_expires_at__isnull=True) | models.Q(lease_expires_at__lte=now or Now())
-        return self.filter(expired)
-
-    def abandoned(self, now: datetime | None = None) -> Self:
-        """A run is under way, and the lease of whoever drove it ran out."""
-        return self.filter(run_id__isnull=False, lease_expires_at__lte=now or Now())
-
-    def owned_by(self, owner_id: object) -> Self:
-        return self.filter(owner_id=owner_id)
-
-    def children_of(self, session_id: str) -> Self:
-        return self.filter(parent_session_id=session_id)
-
-    def tagged(self, tag: str) -> Self:
-        return self.filter(tags__has=tag)
-
-    def newest_first(self) -> Self:
-        return self.order_by("-created_at", "-session_id")
-
-    def ended_between(self, start: datetime, end: datetime) -> Self:
-        """Entered a terminal status from `start` on and before `end`."""
-        return self.terminal().filter(status_since__gte=start, status_since__lt=end)
-
-    def id_begins_with(self, prefix: str) -> Self:
-        """By a range of the key, which is an index scan on every engine."""
-        found = self.filter(session_id__gte=prefix)
-        above = next_prefix(prefix)
-        return found if above is None else found.filter(session_id__lt=above)
-
-    def agent_types(self, limit: int) -> list[str]:
-        """The first agent types by name. Each costs one index probe, whatever the number of sessions."""
-        connection = connections[self.db]
-        with connection.cursor() as cursor:
-            cursor.execute(AGENT_TYPES, [limit])
-            return [row[0] for row in cursor.fetchall()]
-
-
-_Sessions = models.Manager.from_queryset(SessionQuerySet)
-
-
-class PresentSessions(_Sessions["Session"]):
-    """All sessions but tombstones."""
-
-    def get_queryset(self) -> SessionQuerySet:
-        """Without tombstones."""
-        return cast(SessionQuerySet, super().get_queryset().exclude(status=TOMBSTONE))
-
-
-def next_prefix(prefix: str) -> str | None:
-    """The least text above every text with this prefix, by code points; `None` if there is none."""
-    for end in range(len(prefix), 0, -1):
-        point = ord(prefix[end - 1]) + 1
-        if point == 0xD800:  # surrogates are no characters
-            point = 0xE000
-        if point <= 0x10FFFF:
-            return prefix[: end - 1] + chr(point)
-    return None
 
 
 class Session(models.Model):
@@ -197,6 +78,12 @@ class Session(models.Model):
     pending_inputs = models.BigIntegerField(default=0)
     run_id = IdField(null=True)
     runnable_at = models.DateTimeField(null=True)
+    deferred = models.BooleanField(default=False, db_default=False)
+    """Whether `runnable_at` was ahead when it was set. When it has come, the next claim lets the session
+    queue with those of its owner."""
+    priority = models.SmallIntegerField(default=0, db_default=0)
+    """That of the work it has to do now; at rest, its own."""
+    base_priority = models.SmallIntegerField(default=0, db_default=0)
     run_requested = models.BooleanField(default=False, db_default=False)
     run_requested_at = models.DateTimeField(null=True)
     attempts = models.BigIntegerField(default=0, db_default=0)
@@ -314,10 +201,37 @@ class Session(models.Model):
                 name="helix_session_runnable_idx",
                 condition=models.Q(runnable_at__isnull=False),
             ),
+            # Owners take turns: one probe finds the next of them, one more its longest waiting session.
+            models.Index(
+                "agent_type",
+                "priority",
+                Coalesce(Cast("owner", models.TextField()), models.Value("")),
+                "runnable_at",
+                "session_id",
+                name="helix_session_turn_idx",
+                condition=models.Q(runnable_at__isnull=False, deferred=False),
+            ),
+            models.Index(
+                fields=["runnable_at"],
+                name="helix_session_deferred_idx",
+                condition=models.Q(runnable_at__isnull=False, deferred=True),
+            ),
+            # What runs at once is counted: as many rows as there are leases.
+            models.Index(
+                fields=["agent_type", "session_id"],
+                name="helix_session_leased_idx",
+                condition=models.Q(lease_owner__isnull=False),
+            ),
             models.Index(
                 fields=["error_fingerprint", "session_id"],
                 name="helix_session_error_idx",
                 condition=models.Q(error_fingerprint__isnull=False),
+            ),
+            # The failures of some time by their cause, without a look at the rows.
+            models.Index(
+                fields=["status_since", "error_fingerprint", "agent_type"],
+                name="helix_session_failures_idx",
+                condition=models.Q(status="failed"),
             ),
             models.Index(
                 fields=["status_since"],
@@ -335,6 +249,9 @@ class Session(models.Model):
             ("run_session", _("Can have sessions run")),
             ("resume_session", _("Can resume paused and interrupted sessions")),
             ("retry_session", _("Can have the failed runs of sessions tried again")),
+            ("change_model_and_retry_session", _("Can have sessions tried again with another model")),
+            ("rewind_session", _("Can rewind sessions to a checkpoint")),
+            ("replay_session", _("Can replay sessions as branches")),
             ("interrupt_session", _("Can interrupt sessions")),
             ("reactivate_session", _("Can make paused and interrupted sessions active again")),
             ("fail_session", _("Can fail sessions")),
@@ -349,6 +266,8 @@ class Session(models.Model):
             ("export_session", _("Can export sessions, secrets included")),
             ("approve_call_session", _("Can approve the tool calls of sessions")),
             ("deny_call_session", _("Can deny the tool calls of sessions")),
+            ("approve_calls_session", _("Can approve the waiting calls of many sessions")),
+            ("deny_calls_session", _("Can deny the waiting calls of many sessions")),
             ("answer_call_session", _("Can answer the tool calls of sessions")),
         ]
 

@@ -1,6 +1,6 @@
 """The agent, which is the user's: what a runner asks of it, and where settings say it is."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
@@ -19,10 +19,12 @@ TurnAnswer: TypeAlias = TurnOutcome | Mapping[str, Any] | str
 
 PYDANTIC_AI = "pydantic-ai"
 OPENAI_AGENTS = "openai-agents"
+LANGGRAPH = "langgraph"
 
 _FRAMEWORKS = {
     ("pydantic_ai.agent.abstract", "AbstractAgent"): PYDANTIC_AI,
     ("agents.agent", "Agent"): OPENAI_AGENTS,
+    ("langgraph.pregel.main", "Pregel"): LANGGRAPH,
 }
 """The classes of agents: a framework that nobody uses is not imported to tell."""
 
@@ -84,6 +86,22 @@ class Toolbox:
 
 
 _PLAIN = ToolOptions()
+
+
+class EveryTool(Mapping[str, Callable[..., Any]]):
+    """The tools of an agent whose framework says only in a run which there are: one function for all."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self._call
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
 
 
 def agent_for(agent_type: str) -> Any | None:

@@ -9,15 +9,17 @@ from django.utils import timezone
 
 from helix_sessions.content import documents
 from helix_sessions.messages.tool_ledger import ToolCall
-from helix_sessions.runtime import budgets, telemetry
+from helix_sessions.runtime import budgets, retries, telemetry
 from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.loop.io import IO
-from helix_sessions.runtime.loop.journal import OpenCalls, Progress
+from helix_sessions.runtime.loop.journal import OpenCalls, OverSpent, Progress
 from helix_sessions.runtime.loop.stops import Stop
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.boundaries import INTERRUPTED, Ending, Next, Outcome, Step
 from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.engine.spending import Standings
+from helix_sessions.store.limits import spend_checks
 from helix_sessions.types import ModelContext, PendingCall, Run, SessionState, Spawn, chars_over_four
 from helix_sessions.values.agents import AgentDefinition, AgentSession, Budget
 from helix_sessions.writes import apply_writes
@@ -27,6 +29,7 @@ class CollectedJournal:
     """One execution of an agent in a session that an action holds. None of it is stored before its end."""
 
     names_models = False
+    longest_wait = retries.IN_PLACE_SECONDS  # its caller waits
     failed_attempts = 0
     leaves = False
 
@@ -37,6 +40,7 @@ class CollectedJournal:
         self.stop = stop
         self._began = time.monotonic()
         self._staged: list[Any] = []
+        self._spend: Standings = ()
         self.messages: list[Mapping[str, Any]] = []
         self.writes: list[Any] = []
         self.ending: Ending | None = None
@@ -67,6 +71,20 @@ class CollectedJournal:
     def reached(self, budget: Budget | None) -> str | None:
         return budgets.reached(budget, self.spent())
 
+    def overspent(self, usage: Any = None) -> Standings:
+        # What this execution has used is committed at its end, so all of it is added here.
+        return spend_checks.reached(spend_checks.with_usage(self._spend, self.progress.usage))
+
+    def ask_spend(self) -> None:
+        """See how the spend limits stand; `OverSpent` if nothing is left."""
+        self._check_spend(self._store.load_state(self._session.session_id))
+
+    def _check_spend(self, state: SessionState) -> None:
+        self._spend = spend_checks.standings(self._store.using, state.owner_id, state.agent_type)
+        overspent = self.overspent()
+        if overspent:
+            raise OverSpent(overspent)
+
     def span(self) -> telemetry.AgentSpan:
         name = self._session.definition.name
         return telemetry.agent_span(self._store.using, self._session.session_id, name, run_id=self.run.run_id)
@@ -76,6 +94,8 @@ class CollectedJournal:
 
     async def start(self, number: int) -> TurnContext:
         state, context = await self._io.db(self._read)
+        if number:
+            await self._io.db(self._check_spend, state)
         if self.progress.turns and await self._io.db(self._is_asked_to_stop):
             self.stop.set()
         return TurnContext(

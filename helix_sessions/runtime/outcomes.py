@@ -28,6 +28,8 @@ class FrameworkOutcome:
     error_code: str | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     """Who answers a call, where the framework says so of this very call: `approval` or `client_tool`."""
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+    """The JSON Schemas that answers to calls must fit, where the framework gives them, by call id."""
     replies: Sequence[Mapping[str, Any]] = ()
     """What the agent itself answers to its message: the results of calls that are not executed, and messages
     for the model."""
@@ -60,6 +62,7 @@ class Answer:
     error: str | None = None
     error_code: str | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """Results of its calls that the agent gives by itself, by call id."""
     follow_up: tuple[dict[str, Any], ...] = ()
@@ -106,6 +109,7 @@ def read(value: Any, *, one_message: bool = True) -> Answer:
         error=None if answer.error is None else storable(answer.error),
         error_code=getattr(value, "error_code", None),
         kinds=getattr(value, "kinds", {}),
+        schemas=getattr(value, "schemas", {}),
         results={reply["tool_call_id"]: reply for reply in replies if reply["role"] == "tool"},
         follow_up=tuple(reply for reply in replies if reply["role"] != "tool"),
         final=getattr(value, "final", None),

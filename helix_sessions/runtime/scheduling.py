@@ -1,6 +1,6 @@
-"""How a session that was told of reaches somebody who runs it: a task on whatever backend the project has.
+"""How a session that is to run reaches a worker: by a task, on the backend that the project has configured.
 
-Where `TASKS` is not configured nobody is told, and `manage.py run_sessions` finds the session by looking.
+Where `TASKS` is not configured none is scheduled, and `manage.py run_sessions` finds the session by polling.
 """
 
 from typing import Any
@@ -19,13 +19,16 @@ from helix_sessions.types import RunOutcome
 
 
 def wake_session(session_id: str, *, agent_type: str, using: str) -> bool:
-    """The default of `WAKER`: schedule a wake; whether there is anybody to run it."""
-    return _schedule("wake_session", session_id, agent_type, using)
+    """The default of `WAKER`: schedule a task that wakes the session; whether there is a backend and an agent
+    for it."""
+    configured: Any = settings  # `TASKS` has a default that runs tasks at once, inside the request
+    if not configured.is_overridden("TASKS") or agent_for(agent_type) is None:
+        return False
+    from helix_sessions import tasks  # needs django.tasks or django-tasks
 
-
-def schedule_run(session_id: str, *, agent_type: str, using: str) -> bool:
-    """Schedule a run, which executes at least one turn; whether there is anybody to run it."""
-    return _schedule("run_session", session_id, agent_type, using)
+    task: Any = tasks.wake_session
+    task.enqueue(session_id=session_id, database=using)
+    return True
 
 
 def runner_for(session_id: str, using: str | None) -> SessionRunner:
@@ -62,21 +65,13 @@ def drive(session_id: str, using: str | None, *, forced: bool) -> RunOutcome:
 
 
 def sweep(using: str | None) -> int:
-    """Drive every session that is runnable and whose type has an agent; how many those were."""
+    """Fire the schedules that are due, and drive every session that is runnable and whose type has an agent;
+    how many those were."""
     store, named = SessionStore(using), configured_agents()
     types = None if "*" in named else list(named)
     owner, swept = new_owner(), 0
+    store.fire_schedules()
     while (driver := claim_next(store, owner, LEASE_SECONDS, agent_types=types)) is not None:
         runner = configured_runner(agent_for(driver.known.row.agent_type), store)
         swept += runner.drive_claimed(driver).kind != "idle"
     return swept
-
-
-def _schedule(task: str, session_id: str, agent_type: str, using: str) -> bool:
-    configured: Any = settings  # `TASKS` has a default that runs tasks at once, inside the request
-    if not configured.is_overridden("TASKS") or agent_for(agent_type) is None:
-        return False
-    from helix_sessions import tasks  # needs django.tasks or django-tasks
-
-    getattr(tasks, task).enqueue(session_id=session_id, database=using)
-    return True

@@ -18,7 +18,9 @@ from helix_sessions.runtime.loop.stops import Stop, Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, Answer, CallResult, storable, words
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store.calls.tool_rules import decisive
+from helix_sessions.store.driving import suspensions
 from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.engine import inputs
 from helix_sessions.types import CallKind, PendingCall, RetryPolicy, Spawn, ToolResult, ToolRule
 from helix_sessions.writes import parse_writes
 
@@ -76,12 +78,15 @@ def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> A
         if len(found.order) > conf.MAX_TOOL_CALLS_PER_TURN:
             why = f"Not executed: a turn may call {conf.MAX_TOOL_CALLS_PER_TURN} tools."
             found.refused.append((call, why))
+        elif not inputs.is_identifier(call_id):
+            found.refused.append((call, "Not executed: the id of the call cannot be stored."))
         elif _needs_approval(found, toolbox, call, decisive(rules, name, call["arguments"]), kind):
             found.pending.append(pending_call(toolbox, call, APPROVAL))
         elif found.denies(call_id):
             found.refused.append((call, DENIED_BY_RULE))
         elif toolbox.is_clients(name, kind):
-            found.pending.append(pending_call(toolbox, call, CLIENT_TOOL))
+            schema = answer.schemas.get(call_id)
+            found.pending.append(pending_call(toolbox, call, CLIENT_TOOL, schema=schema))
         else:
             add_executed(found, toolbox, call)
     return found
@@ -89,7 +94,9 @@ def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> A
 
 def add_executed(found: Asked, toolbox: Toolbox, call: ToolCall) -> None:
     """A call that needs nobody's decision, or has it."""
-    if call["name"] in toolbox.subagents:
+    if toolbox.is_clients(call["name"]):
+        found.pending.append(pending_call(toolbox, call, CLIENT_TOOL))
+    elif call["name"] in toolbox.subagents:
         _ask_subagent(found, call, toolbox.subagents[call["name"]])
     else:
         found.own.append(call)
@@ -98,15 +105,16 @@ def add_executed(found: Asked, toolbox: Toolbox, call: ToolCall) -> None:
 def _needs_approval(
     found: Asked, toolbox: Toolbox, call: ToolCall, rule: ToolRule | None, kind: str | None
 ) -> bool:
-    """Whether a person has to decide. A rule that decides instead is noted. The answer to a client's tool is
-    a person's anyway."""
+    """Whether a person has to decide. A rule that decides instead is noted. Where only the framework says
+    that this very call is a client's, nobody is asked: the answer is a person's anyway."""
     declared = toolbox.needs_approval(call["name"], kind)
     if rule is None:
         if toolbox.options(call["name"]).approval is False:
             found.approved.add(call["id"])
         return declared
     if rule.decision == "ask":
-        return declared or not toolbox.is_clients(call["name"], kind)
+        name = call["name"]
+        return declared or toolbox.is_clients(name) or not toolbox.is_clients(name, kind)
     if rule.decision == "allow":
         found.approved.add(call["id"])
     if rule.decision == "deny" or declared:
@@ -116,15 +124,16 @@ def _needs_approval(
     return False
 
 
-def pending_call(toolbox: Toolbox, call: ToolCall, kind: CallKind) -> PendingCall:
-    """A call that a client or a person answers."""
+def pending_call(toolbox: Toolbox, call: ToolCall, kind: CallKind, *, schema: Any = None) -> PendingCall:
+    """A call that a client or a person answers. `schema`: what its framework says that the answer must fit,
+    where the options of the tool say nothing."""
     options = toolbox.options(call["name"])
     return PendingCall(
         tool_call_id=call["id"],
         tool_name=call["name"],
         arguments=call["arguments"],
         kind=kind,
-        response_schema=options.response_schema,
+        response_schema=options.response_schema or schema,
         approver="participant" if options.approval == "participant" else "driver",
     )
 
@@ -220,6 +229,7 @@ class ToolCalls:
             if isinstance(got, Exception):
                 raise got
             if isinstance(got, Spawn):
+                suspensions.check_spawn(got)
                 return Result(call=call, spawn=got)
             if isinstance(got, CallResult) and got.waits is not None:
                 return Result(call=call, waits=got.waits)

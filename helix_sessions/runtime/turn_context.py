@@ -62,8 +62,8 @@ class TurnContext:
         self.turn_id = turn_id
         self.definition = definition
         """The agent of the session as it is defined at this turn: model, system prompt, budget, metadata."""
-        self.budget = budget
-        """What is left of the budget; `None`: there are no limits."""
+        self.budget = Budget() if budget is None else budget
+        """What is left of the budget: each limit as it is now, `None` where there is none."""
         self.session = session
         """In a `SendMessage`, the session with all that was said so far."""
         self.idempotency_key: str | None = None
@@ -103,6 +103,11 @@ class TurnContext:
     def close(self) -> None:
         """Let code that was left behind write nothing any more."""
         self._traces.closed = True
+
+    @property
+    def store(self) -> SessionStore:
+        """The store of the session, which refuses writes when another owner drives it."""
+        return self._store
 
     @property
     def using(self) -> str:

@@ -15,7 +15,8 @@ from helix_sessions.store.context import compactions, contexts, instructions, tr
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.inbox import inbox
-from helix_sessions.store.keyed import audits, blobs, idempotency, notes
+from helix_sessions.store.keyed import audits, blobs, feedback, idempotency, notes
+from helix_sessions.store.limits import spend_limits
 from helix_sessions.store.maintenance import (
     archives,
     doctor,
@@ -37,6 +38,7 @@ from helix_sessions.store.runs import (
     statuses,
     usages,
 )
+from helix_sessions.store.schedules import firing, schedules
 from helix_sessions.store.sessions import (
     branch,
     create,
@@ -167,6 +169,12 @@ class SessionStore(Store):
     set_delivery = operation(inbox.set_delivery)
     promote_inputs = operation(inbox.promote_inputs)
 
+    # limits
+    set_spend_limit = operation(spend_limits.set_spend_limit)
+    list_spend_limits = operation(spend_limits.list_spend_limits)
+    delete_spend_limit = operation(spend_limits.delete_spend_limit)
+    spend_status = operation(spend_limits.spend_status)
+
     # context
     compact = operation(compactions.compact)
     list_compactions = operation(compactions.list_compactions)
@@ -183,6 +191,8 @@ class SessionStore(Store):
     open_blob = operation(blobs.open_blob)
     attach_blob = operation(blobs.attach_blob)
     get_blob = operation(blobs.get_blob)
+    give_feedback = operation(feedback.give_feedback)
+    list_feedback = operation(feedback.list_feedback)
     prune_audit_trail = operation(audits.prune_audit_trail)
     answer_once = operation(idempotency.answer_once)
     prune_idempotency_keys = operation(idempotency.prune_idempotency_keys)
@@ -200,6 +210,16 @@ class SessionStore(Store):
     list_webhook_deliveries = operation(deliveries.list_webhook_deliveries)
     replay_webhook_delivery = operation(deliveries.replay_webhook_delivery)
     send_webhooks = operation(sending.send_webhooks)
+
+    # schedules
+    create_schedule = operation(schedules.create_schedule)
+    get_schedule = operation(schedules.get_schedule)
+    list_schedules = operation(schedules.list_schedules)
+    update_schedule = operation(schedules.update_schedule)
+    delete_schedule = operation(schedules.delete_schedule)
+    list_schedule_firings = operation(schedules.list_schedule_firings)
+    run_schedule = operation(firing.run_schedule)
+    fire_schedules = operation(firing.fire_schedules)
 
     # maintenance
     archive_events = operation(archives.archive_events)

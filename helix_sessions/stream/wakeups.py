@@ -24,8 +24,10 @@ class Wakeups:
             _announce(self._alias, session_id, first_seq)
 
 
-def wake_after_commit(connection: BaseDatabaseWrapper, session_id: str, first_seq: int | None) -> None:
-    """Wake the session's readers when the transaction commits; `first_seq` is its first new event.
+def notify_readers_after_commit(
+    connection: BaseDatabaseWrapper, session_id: str, first_seq: int | None
+) -> None:
+    """Notify the session's readers when the transaction commits; `first_seq` is its first new event.
 
     A wake-up already waiting serves this write too. It cannot be undone without this write: whichever
     savepoint it waits for, this write is inside of it.

@@ -92,6 +92,15 @@ def document(
     }
 
 
+@register.inclusion_tag("admin/helix_sessions/includes/navigation.html", takes_context=True)
+def helix_navigation(context: dict[str, Any], current: str = "") -> dict[str, Any]:
+    """The navigation of the console, for this user."""
+    from helix_sessions.admin.navigation import places, search_url
+
+    request = context["request"]
+    return {"places": places(request), "search_url": search_url(request), "current": current}
+
+
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)
 def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The dashboard, for those who may see sessions."""
@@ -107,6 +116,23 @@ def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     except NotMigrated as error:
         return {"sentence": str(error)}
     return {"dashboard": found, "list_url": reverse("admin:helix_sessions_session_changelist")}
+
+
+@register.inclusion_tag("admin/helix_sessions/now/first.html", takes_context=True)
+def helix_now(context: dict[str, Any]) -> dict[str, Any]:
+    """What goes wrong now, for those who may see sessions; the dashboard says it where tables are missing."""
+    from helix_sessions.admin.base import forgotten_migrate_told
+    from helix_sessions.admin.now_views import now_context
+    from helix_sessions.exceptions import NotMigrated
+
+    request = context["request"]
+    if not request.user.has_perm("helix_sessions.view_session"):
+        return {}
+    try:
+        with forgotten_migrate_told():
+            return now_context(request)
+    except NotMigrated:
+        return {}
 
 
 @register.filter

@@ -1,6 +1,8 @@
 """Values that are stored under a key."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal
 
 from helix_sessions.values.agents import AgentDefinition as AgentDefinition
 from helix_sessions.values.agents import AgentSession as AgentSession
@@ -21,6 +23,25 @@ class Note:
     document: JSON
     run_id: str | None
     """The run that wrote it, if it was given."""
+
+
+FeedbackRating = Literal["up", "down"]
+FEEDBACK_RATINGS: Final[tuple[FeedbackRating, ...]] = ("up", "down")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """What a person thinks of an answer."""
+
+    position: int
+    """Of the message, when it was given."""
+    message_seq: int
+    """The number of the message's event, which no other message ever has."""
+    rating: FeedbackRating
+    comment: str | None
+    by: str
+    """Who gave it; empty if that is not known."""
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,9 @@ class DebrisSummary:
     """Batches of fragments that a process left which is gone; in a dry run, those that would be removed."""
     blobs_removed: int = 0
     """Attachments that no session has; in a dry run, those that would be removed."""
+    spend_removed: int = 0
+    """Totals of what was spent in days and months that are long over; in a dry run, those that would be
+    removed."""
     errors: int = 0
 
 
@@ -144,9 +147,10 @@ class TransferSummary:
     renewed: int = 0
     """Sessions that were imported under a new id."""
     skipped: int = 0
-    """Sessions that were skipped, because an id of their tree exists already; memories that were skipped."""
+    """Sessions that were skipped, because an id of their tree exists already; memories and schedules too."""
     memories: int = 0
     """Memories across sessions."""
+    schedules: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

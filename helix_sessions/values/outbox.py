@@ -4,7 +4,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, get_args
 
-WebhookEvent = Literal["run.finished", "call.waiting", "session.failed", "session.expired", "spend.warning"]
+WebhookEvent = Literal[
+    "run.finished",
+    "call.waiting",
+    "session.failed",
+    "session.expired",
+    "spend.warning",
+    "alert.firing",
+    "alert.resolved",
+]
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
 
 DeliveryState = Literal["waiting", "delivered", "failed"]

@@ -87,7 +87,7 @@ class RetryPolicy:
     """The longest wait, unless the other side says `Retry-After`."""
     jitter: float = 0.2
     """The share of a wait that chance takes away or adds, so that workers do not retry all at once."""
-    retry_on: tuple[type[BaseException], ...] = ()
+    retry_on: tuple[type[BaseException], ...] = (ConnectionError,)
     """Errors to retry besides `TransientError` and timeouts."""
 
     def __post_init__(self) -> None:

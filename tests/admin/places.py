@@ -13,11 +13,28 @@ from helix_sessions.store import SessionStore
 
 APP = "/admin/helix_sessions/"
 LIST = f"{APP}session/"
-PAGES = ("change", "timeline", "state", "context", "runs", "inbox", "tree", "staging", "calls", "log")
+PAGES = (
+    "change",
+    "timeline",
+    "trace",
+    "state",
+    "context",
+    "runs",
+    "inbox",
+    "tree",
+    "staging",
+    "calls",
+    "log",
+)
 ACTIONS = {
     "run": "run_session",
     "resume": "resume_session",
     "retry": "retry_session",
+    "change_model_and_retry": "change_model_and_retry_session",
+    "rewind": "rewind_session",
+    "replay": "replay_session",
+    "approve_calls": "approve_calls_session",
+    "deny_calls": "deny_calls_session",
     "interrupt": "interrupt_session",
     "reactivate": "reactivate_session",
     "expire": "expire_session",

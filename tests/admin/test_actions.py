@@ -1,6 +1,7 @@
 """Actions: who may, what they promise, what they do, what they leave behind."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from helix_sessions.models import Session
 from helix_sessions.runtime import Budget, SessionRuntime
 from helix_sessions.store import SessionStore
 from tests.admin.places import ACTIONS, CALL_ACTIONS, LIST, action, make_busy_session, page_of
+from tests.contract.suspended import approval, suspend
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
@@ -24,6 +26,10 @@ EXTRA: dict[str, dict[str, str]] = {
     "branch": {"new_id": "the-branch"},
     "fork": {"new_id": "the-fork"},
     "change_model": {"model": "large"},
+    "change_model_and_retry": {"model": "large"},
+    "replay": {"new_id": "the-replay"},
+    "approve_calls": {"tool": "pay"},
+    "deny_calls": {"tool": "pay"},
     "change_budget": {"max_steps": "3", "max_cost": "0.5"},
 }
 
@@ -31,6 +37,20 @@ EXTRA: dict[str, dict[str, str]] = {
 def act(client: Client, name: str, *ids: str, **answers: str) -> Any:
     data = {"ids": json.dumps(ids), "reason": "because", **EXTRA.get(name, {}), **answers}
     return client.post(action(name), data)
+
+
+def prepare(store: SessionStore, name: str) -> None:
+    """Bring the session into a state that the action is for."""
+    if name in ("reactivate", "resume", "retry", "change_model_and_retry"):
+        store.update_status("busy", "paused")
+    if name in ("rewind", "approve_calls", "deny_calls"):
+        run = store.get_current_run("busy")
+        assert run is not None
+        store.update_run_status("busy", run.run_id, "completed")
+    if name in ("approve_calls", "deny_calls"):
+        Session.objects.filter(session_id="busy").update(lease_owner=None, lease_expires_at=None)
+        store.begin_turn("busy", message="hello", run_id="asks")
+        suspend(store, "busy", replace(approval("a"), tool_name="pay"))
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +104,7 @@ class TestWhoMay:
 
     @every_action
     def test_its_own_permission_is_enough(self, client_with: Any, store: SessionStore, name: str):
-        if name in ("reactivate", "resume", "retry"):
-            store.update_status("busy", "paused")
+        prepare(store, name)
         client = client_with("view_session", ACTIONS[name])
         assert action(name) in client.get(page_of("busy")).content.decode()
         assert act(client, name, "busy").status_code in (200, 302)
@@ -116,7 +135,7 @@ class TestWhoMay:
     def test_choosing_it_in_the_list_only_asks(self, admin_client: Client, store: SessionStore, name: str):
         before = everything(store)
         response = admin_client.post(LIST, {"action": name, "_selected_action": ["busy", "busy-child"]})
-        if name in ("branch", "compact", "fork"):
+        if name in ("branch", "compact", "fork", "replay", "rewind"):
             assert response.status_code == 302
         else:
             assert response.status_code == 200
@@ -125,8 +144,7 @@ class TestWhoMay:
 
     @every_action
     def test_it_is_logged_twice(self, admin_client: Client, store: SessionStore, name: str):
-        if name in ("reactivate", "resume", "retry"):
-            store.update_status("busy", "paused")
+        prepare(store, name)
         act(admin_client, name, "busy")
         entry = LogEntry.objects.get()
         assert entry.object_id == "busy"
@@ -192,9 +210,66 @@ class TestWhatTheyDo:
         for words in ("crash_loop · It crashed 5 times.", f"{cause}", "Taken up 5 times"):
             assert words in page, words
 
-    def test_expire(self, admin_client: Client, store: SessionStore):
+    def test_expire_is_what_the_cleanup_would_do(self, admin_client: Client, store: SessionStore):
         act(admin_client, "expire", "busy")
-        assert Session.objects.expired().get().session_id == "busy"
+        state = store.load_state("busy")
+        assert (state.status, state.failure_reason) == ("failed", "session_expired")
+        assert store.expired_session_cleanup(rest=0).marked == 0
+        [event] = store.get_events("busy", types=["operator_action"])
+        assert event.data["changes"]["status"] == {"from": "active", "to": "failed"}
+
+    def test_old_and_new_are_said(self, admin_client: Client, store: SessionStore):
+        response = admin_client.get(act(admin_client, "set_expiry", "busy")["Location"])
+        assert "Expires: none → 20" in response.content.decode()
+        assert "Expires: none → 20" in LogEntry.objects.get().change_message
+        act(admin_client, "change_model", "busy", model="small")
+        act(admin_client, "change_model", "busy", model="large")
+        event = store.get_events("busy", types=["operator_action"])[-1]
+        assert event.data["changes"]["model"] == {"from": "small", "to": "large"}
+
+    def test_rewind(self, admin_client: Client, store: SessionStore):
+        prepare(store, "rewind")
+        store.append_messages("busy", [{"role": "user", "content": "too late"}])
+        act(admin_client, "rewind", "busy", checkpoint_id="first", run="on")
+        state = store.load_state("busy")
+        assert (state.custom_state, state.checkpoint_id) == ({"place": "depot"}, "first")
+        assert state.message_count == 3
+        assert Session.objects.get(session_id="busy").runnable_at is not None
+
+    def test_rewind_to_a_checkpoint_that_is_not_there(self, admin_client: Client, store: SessionStore):
+        prepare(store, "rewind")
+        before = store.load_state("busy")
+        response = act(admin_client, "rewind", "busy", checkpoint_id="absent")
+        assert "absent" in response.content.decode()
+        assert store.load_state("busy") == before
+
+    def test_change_model_and_retry(self, admin_client: Client, store: SessionStore):
+        store.update_status("busy", "failed", failure_reason="overloaded")
+        act(admin_client, "change_model_and_retry", "busy")
+        row = Session.objects.get(session_id="busy")
+        assert row.runnable_at is not None
+        loaded = SessionRuntime(store).get_session("busy")
+        assert loaded.state.model == "large"
+
+    def test_replay_with_another_model_and_prompt(self, admin_client: Client, store: SessionStore):
+        before = store.load_state("busy")
+        response = act(admin_client, "replay", "busy", model="large", system_prompt="Be brief.")
+        assert response["Location"].endswith("/the-replay/change/")
+        branch = SessionRuntime(store).get_session("the-replay")
+        assert (branch.state.model, branch.state.system_prompt) == ("large", "Be brief.")
+        messages = store.get_messages("the-replay").messages
+        assert [message["role"] for message in messages] == ["user"]
+        assert Session.objects.get(session_id="the-replay").runnable_at is not None
+        after = store.load_state("busy")
+        assert (after.message_count, after.status) == (before.message_count, before.status)
+
+    def test_all_waiting_calls_of_a_tool(self, admin_client: Client, store: SessionStore):
+        prepare(store, "approve_calls")
+        response = act(admin_client, "approve_calls", "busy", tool="other")
+        assert "No call of other" in response.content.decode()
+        act(admin_client, "approve_calls", "busy")
+        [answer] = store.get_events("busy", types=["tool_result_submitted"])
+        assert (answer.data["answer"], answer.data["by"]["kind"]) == ("approved", "operator")
 
     @each(("change", "span"), [("hour", timedelta(hours=1)), ("month", timedelta(days=30))])
     def test_extend(self, admin_client: Client, store: SessionStore, change: str, span: timedelta):
@@ -262,8 +337,8 @@ class TestWhatTheyDo:
         deadline = datetime(2031, 2, 3, 4, 5, tzinfo=UTC)
         assert state.model == "large"
         assert state.budget == Budget(max_steps=3, max_cost=0.5, deadline=deadline)
-        act(admin_client, "change_model", "busy", model="")
-        act(admin_client, "change_budget", "busy", max_steps="", max_cost="")
+        act(admin_client, "change_model", "busy", model="", default="on")
+        act(admin_client, "change_budget", "busy", max_steps="", max_cost="", unlimited="on")
         state = SessionRuntime().get_session("busy").state
         assert (state.model, state.budget) == (None, None)
         assert act(admin_client, "change_budget", "busy", max_steps="-1").status_code == 422

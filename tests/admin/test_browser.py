@@ -65,8 +65,10 @@ class Browser:
         self._cookie = {"name": settings.SESSION_COOKIE_NAME, "value": cookie, "url": address}
         self.complaints: list[str] = []
 
-    def open(self, path: str, *, width: int = 1280, scheme: Any = "light") -> Any:
-        context = self._chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    def open(self, path: str, *, width: int = 1280, scheme: Any = "light", javascript: bool = True) -> Any:
+        context = self._chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=javascript
+        )
         context.add_cookies([self._cookie])
         context.route("**/*", self._with_policy)
         page = context.new_page()
@@ -185,7 +187,7 @@ def test_a_shift(browser: Browser, store: SessionStore, in_database: InDatabase[
     shot(page, "5-expire")
     page.click("button.hx-primary")
     assert "10 sessions have expired." in page.inner_text(".messagelist")
-    assert in_database(lambda: Session.objects.expired().count()) == 10
+    assert in_database(lambda: Session.objects.filter(failure_reason="session_expired").count()) == 10
 
     # See the log.
     page.goto(page.url.split("/admin/")[0] + page_of("idle-03", "log"))
@@ -206,7 +208,7 @@ def test_watching_one_live(browser: Browser, store: SessionStore, in_database: I
     page.wait_for_selector("text=Good night.")
     in_database(lambda: store.update_status("idle-05", "completed"))
     page.wait_for_selector("#hx-head .hx-is-completed")
-    seqs = page.eval_on_selector_all("#hx-timeline > li", "items => items.map(item => item.id)")
+    seqs = page.eval_on_selector_all("#hx-timeline > li[id]", "items => items.map(item => item.id)")
     head = in_database(lambda: store.load_state("idle-05").head_seq)
     assert seqs == [f"seq-{number}" for number in range(head, 0, -1)]
     assert page.evaluate("window.hurt") is None
@@ -286,3 +288,41 @@ def test_looks(
         assert wider <= 0, f"{name} scrolls sideways"
         shot(page, f"{name}-{width}-{scheme}")
     assert browser.complaints == []
+
+
+def test_finding_sessions_by_keyboard(browser: Browser):
+    page = browser.open(page_of("parcel-desk-17", "runs"))
+    page.keyboard.press("/")
+    page.keyboard.type("idle-1")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".hx-applied")
+    assert page.locator("#result_list tbody tr").count() == 2
+    page.select_option("select[name=status]", "failed")
+    page.wait_for_selector(".hx-applied li:nth-child(3)")
+    assert page.locator("#result_list tbody tr").count() == 1
+    assert "budget spent" in page.inner_text("#result_list")
+    page.click(".hx-views summary")
+    page.fill(".hx-views input[name=name]", "Spent")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".hx-view[aria-current] >> text=Spent")
+    page.click(".hx-applied >> text=status")
+    page.wait_for_selector(".hx-applied li >> nth=0")
+    assert page.locator("#result_list tbody tr").count() == 2
+    shot(page, "9-found")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "searchbar"
+    assert browser.complaints == []
+
+
+def test_without_javascript(browser: Browser):
+    page = browser.open(LIST, javascript=False)
+    page.select_option("select[name=status]", "failed")
+    page.click("#hx-filters button")
+    assert page.locator("#result_list tbody tr").count() == 1
+    page.goto(page.url.split("/admin/")[0] + page_of("parcel-desk-17"))
+    assert not page.is_visible("#hx-live")
+
+
+def test_the_reason_has_the_focus(browser: Browser):
+    page = browser.open(f"{LIST}action/interrupt/?id=parcel-desk-17")
+    assert page.evaluate("document.activeElement.name") == "reason"

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import Any
 
-from helix_sessions.api import examples
+from helix_sessions.api import examples, operator_examples
 
 COMMIT = {"state": {"custom_state": {}}, "append_messages": [{"role": "user", "content": "hello"}]}
 
@@ -33,8 +33,12 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "inputs"): {"prompt": "hello"},
     ("patch", "input"): {"delivery": "queue"},
     ("post", "tool-rules"): {"tool": "refund", "decision": "ask"},
+    ("post", "spend"): {"scope": "all", "window": "day", "usd": 5},
+    ("post", "schedules"): operator_examples.NEW_SCHEDULE,
+    ("patch", "schedule"): {"enabled": False},
     ("post", "webhooks"): {"url": "https://hooks.example.com/agents"},
     ("patch", "webhook"): {"enabled": False},
+    ("post", "feedback"): {"rating": "up"},
     ("post", "lease"): {"owner": "worker-1", "ttl": 30},
     ("put", "lease"): {"owner": "worker-1", "ttl": 30},
     ("post", "turns"): {"message": "hello"},
@@ -77,19 +81,26 @@ def every_method() -> list[tuple[str, str]]:
 WITHOUT_A_SESSION = (
     *("root", "sessions", "cleanup-staging", "tool-rules", "tool-rule", "memories"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+    *("spend", "spend-limits", "spend-limit"),
+    *("schedules", "schedule", "run-schedule", "schedule-firings"),
 )
 
 FRONT_ENDS = ("chat", "chat-stream", "ag-ui")
 """Those that speak the protocol of a page: a stream, without a version; a message is sent once by its id."""
 
-_IDS = {
+_IDS: dict[str, list[Any]] = {
     "tool-rule": ["rule"],
+    "spend-limit": ["limit"],
+    "schedule": ["daily"],
+    "run-schedule": ["daily"],
+    "schedule-firings": ["daily"],
     "webhook": ["hook"],
     "webhook-deliveries": ["hook"],
     "replay-delivery": ["hook", "msg_1"],
     "run": ["r"],
     "blob": [sha256(b"content").hexdigest()],
     "input": ["i"],
+    "feedback": [1],
     "checkpoint": ["c"],
     "sub-session": ["sub"],
     "child": ["sub"],

@@ -6,12 +6,21 @@ from helix_sessions.models import Message, StateSnapshot
 from tests.api.routes import BODIES, FRONT_ENDS, address, of_a_session
 from tests.api.statements import captured_statements
 from tests.api.test_problems import is_problem
-from tests.api.test_who_may import fill, prepare
+from tests.api.test_who_may import fill, headers_of, prepare
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
 
-WITHOUT_A_VERSION = {"staging", "events", "event-projection", "inputs", "idle", "blob", *FRONT_ENDS}
+WITHOUT_A_VERSION = {
+    "staging",
+    "events",
+    "event-projection",
+    "inputs",
+    "idle",
+    "blob",
+    "feedback-list",
+    *FRONT_ENDS,
+}
 CONDITIONAL_READS = sorted(
     name for method, name in of_a_session() if method == "get" and name not in WITHOUT_A_VERSION
 )
@@ -23,7 +32,7 @@ CHECKED_WRITES = sorted(
     and name
     not in {
         *("attach", "detach", "wake", "fragments", "cleanup-session-staging", "answer-links", "child"),
-        *("lease", "stream-tickets", "blobs", *FRONT_ENDS),
+        *("lease", "stream-tickets", "blobs", "feedback", *FRONT_ENDS),
     }
 )
 """Without those that raise no version, and the one whose condition is about the child."""
@@ -52,10 +61,11 @@ def test_reads_are_tagged_and_304_reads_no_documents(name, api, session, store):
 @each(("method", "name"), CHECKED_WRITES)
 def test_a_stale_write_is_412_and_changes_nothing(method, name, api, session, store):
     fill(store, session)
+    headers = headers_of(store, session, method, name)
     before, staged = store.load_state(session), store.get_staged_changes(session)
     for tag in ('"1"', '"99", "98"', '"nonsense"'):
         response = getattr(api, method)(
-            address(name, session), BODIES.get((method, name)), headers={"If-Match": tag}
+            address(name, session), BODIES.get((method, name)), headers={"If-Match": tag, **headers}
         )
         body = is_problem(response, 412, "stale_state")
         assert body["current_version"] == before.version
@@ -71,7 +81,8 @@ def test_a_current_write_is_done(method, name, tag, api, session, store):
         prepare(store, session, name)
     body = {"run_id": "r2"} if (method, name) == ("post", "runs") else BODIES.get((method, name))
     version = store.load_state(session).version
-    response = getattr(api, method)(address(name, session), body, headers={"If-Match": tag.format(version)})
+    headers = {"If-Match": tag.format(version), **headers_of(store, session, method, name)}
+    response = getattr(api, method)(address(name, session), body, headers=headers)
     assert response.status_code < 300
     if "ETag" in response and name != "clone":
         assert response["ETag"] == f'"{store.load_state(session).version}"'

@@ -32,10 +32,10 @@ def test_the_page_has_every_method():
     assert len(shown) == len(every_method()) + len(public | stream)
 
 
-def test_the_stream_has_its_parameters():
-    """Its section is written by hand, because a plain view is not in the schema."""
+def test_the_stream_has_its_parameters_and_a_frame():
     section = page("reference/http-bodies.md").sections["GET {s}/events/stream/"]
     assert [name for name in StreamQuery().fields if f"| `{name}` |" not in section] == []
+    assert "event: tool_called" in section
 
 
 def test_what_is_missing_is_a_sentence_that_says_what_to_run(document):

@@ -16,7 +16,7 @@ from helix_sessions.store.keyed import idempotency
 from helix_sessions.types import Answer
 from tests.api.routes import BODIES, FRONT_ENDS, address, every_method
 from tests.api.test_problems import is_problem
-from tests.api.test_who_may import OPERATED, fill, prepare
+from tests.api.test_who_may import OPERATED, fill, headers_of, prepare
 from tests.parallel import Worker
 from tests.rows import each
 
@@ -37,9 +37,10 @@ def test_the_answer_is_given_again_and_nothing_done(name, api, session, store):
     prepare(store, session, name)
     body = {"run_id": "r2"} if name == "runs" else BODIES.get(("post", name))
     path = address(name, session)
-    first = api.post(path, body, headers=KEY)
+    headers = {**KEY, **headers_of(store, session, "post", name)}
+    first = api.post(path, body, headers=headers)
     state, count = store.load_state(session), len(store.list_sessions().items)
-    again = api.post(path, body, headers=KEY)
+    again = api.post(path, body, headers=headers)
     assert first.status_code < 300
     assert again.status_code == first.status_code
     assert again.content == first.content

@@ -3,7 +3,11 @@
 from typing import Any
 
 import pytest
+from django.core.cache import cache
+from django.http import HttpResponse
 from django.test import Client, override_settings
+from django.urls import include
+from django.urls import path as route
 from rest_framework.permissions import BasePermission
 from rest_framework.throttling import SimpleRateThrottle
 
@@ -104,22 +108,77 @@ def test_the_stream_runs_where_requests_are_transactions(settings, api, session)
 
 class TestAddresses:
     def test_are_there_with_their_version(self, api, session):
-        for path in ("/api/v1/sessions/s/", "/api/v1/sessions/s", "/api/v1/sessions/s/messages/"):
+        for path in ("/api/v1/", "/api/v1/sessions/s/", "/api/v1/sessions/s", "/api/v1/sessions/s/messages/"):
             assert api.get(path).status_code == 200, path
         assert api.get("/api/v1/sessions/s/events/stream/?after=0&wait=0").status_code == 200
 
-    def test_that_do_not_exist_are_problems(self, api, session):
-        for path in ("/api/sessions/s/nothing/", "/api/sessions/s/runs/r/more/", "/api/v1/nothing"):
-            answer = api.get(path)
-            assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json"), path
-            assert answer.json()["code"] == "not_found"
-        assert Client().get("/api/sessions/s/nothing/").status_code == 401
+    def test_lead_to_addresses_of_the_same_version(self, api, session, store):
+        store.append_messages("s", [{"role": "user", "content": str(number)} for number in range(2)])
+        for prefix in ("/api/", "/api/v1/"):
+            root = f"http://testserver{prefix}"
+            sessions = api.get(prefix).json()["sessions"]
+            assert sessions == f"{root}sessions/"
+            made = api.post(sessions, {"agent_type": "test"})
+            assert made["Location"] == f"{root}sessions/{made.json()['session_id']}/"
+            page = api.get(f"{prefix}sessions/s/messages/?limit=1")
+            assert page["Link"].startswith(f"<{root}sessions/s/messages/?")
+            ticket = api.post(f"{prefix}sessions/s/stream/tickets/").json()["url"]
+            assert ticket.startswith(f"{root}sessions/s/events/stream/?ticket=")
+            assert Client().get(f"{ticket}&after=0&wait=0").status_code == 200
 
-    def test_of_the_project_beside_ours_are_left_alone(self, client):
-        assert client.get("/api/nothing/")["Content-Type"].startswith("text/html")
+    def test_that_do_not_exist_are_problems(self, api, session):
+        below = ("nothing/", "nothing", "sessions/s/nothing/", "sessions/s/runs/r/more/", "sessionsx/")
+        others = (
+            "tool-rules/r/x/",
+            "webhooks/w/x",
+            "memories/x/",
+            "staging/x/",
+            "blobs/b/x/",
+            "answers/a/x/",
+        )
+        for path in (*below, *others, "v1/nothing", "v1/webhooks/w/x/"):
+            for method in ("get", "post"):
+                answer = getattr(api, method)(f"/api/{path}")
+                assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json"), path
+                assert answer.json()["code"] == "not_found"
+                assert answer["X-Request-ID"]
+            assert Client().get(f"/api/{path}").status_code == 401
+
+    @override_settings(ROOT_URLCONF="tests.api.test_in_a_project")
+    def test_of_the_project_below_the_same_prefix_are_left_alone(self, api, client):
+        for path in ("/api/before/", "/api/after/", "/api/after/all/"):
+            assert client.get(path).content == b"theirs", path
+        assert client.get("/api/after")["Location"] == "/api/after/"
+        assert client.get("/nothing/")["Content-Type"].startswith("text/html")
+        assert client.get("/api/nothing/")["Content-Type"] == "application/problem+json"
+        assert api.get("/v2/api/nothing/")["Content-Type"] == "application/problem+json"
+
+    @override_settings(ROOT_URLCONF=(route("", include("helix_sessions.api.urls")),))
+    def test_that_do_not_exist_are_the_projects_where_the_api_has_no_prefix(self, api, client):
+        assert client.get("/nothing/")["Content-Type"].startswith("text/html")
+        assert api.get("/sessions/s/nothing/").json()["code"] == "not_found"
+
+
+def theirs(request: Any, **ids: Any) -> HttpResponse:
+    """A view of the project."""
+    return HttpResponse("theirs")
+
+
+urlpatterns = [
+    route("api/before/", theirs),
+    route("api/", include("helix_sessions.api.urls")),
+    route("api/after/", theirs),
+    route("api/<path:rest>/all/", theirs),
+    route("v2/api/", include("helix_sessions.api.urls", namespace="again")),
+]
+"""A project that has addresses of its own below the prefix of ours."""
 
 
 class TestHeaders:
+    @pytest.fixture(autouse=True)
+    def nothing_is_counted_yet(self):
+        cache.clear()
+
     def test_a_request_id_is_given_back_or_made(self, api, session):
         assert api.get("/api/sessions/s/", headers={"X-Request-ID": "abc"})["X-Request-ID"] == "abc"
         made = {api.get("/api/sessions/unknown/")["X-Request-ID"] for _ in range(2)}
@@ -127,6 +186,13 @@ class TestHeaders:
         forged = api.get("/api/sessions/s/", headers={"X-Request-ID": "ä\x7f"})["X-Request-ID"]
         assert forged.isascii()
         assert forged.isprintable()
+
+    def test_of_every_answer_are_those_of_a_stream_too(self, settings, api, session):
+        settings.HELIX_SESSIONS = {"API_THROTTLE_RATES": {"read": "3/min"}}
+        for accept in ("text/event-stream", "application/json"):
+            answer = api.get(STREAM, headers={"X-Request-ID": "abc", "Accept": accept})
+            assert (answer.status_code, answer["X-Request-ID"]) == (200, "abc")
+            assert answer["RateLimit-Limit"] == "3"
 
     def test_rates_say_what_is_left(self, settings, api, session):
         assert "RateLimit-Limit" not in api.get("/api/sessions/s/")

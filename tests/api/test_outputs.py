@@ -20,7 +20,7 @@ from helix_sessions.api.urls import ROUTES
 from tests.api.golden import GOLDEN
 from tests.api.routes import BODIES, FRONT_ENDS, QUERIES, address, every_method
 from tests.api.test_problems import all_errors, made
-from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, prepare
+from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, headers_of, prepare
 
 pytestmark = pytest.mark.once
 
@@ -63,7 +63,8 @@ def test_every_answer_has_exactly_the_keys_of_its_schema(document, api, store, u
         if method == "post":
             prepare(store, "s", name)
         body = {"run_id": "r2"} if (method, name) == ("post", "runs") else BODIES.get((method, name))
-        response = getattr(api, method)(address(name, "s") + QUERIES.get((method, name), ""), body)
+        path, headers = address(name, "s"), headers_of(store, "s", method, name)
+        response = getattr(api, method)(path + QUERIES.get((method, name), ""), body, headers=headers)
         answers = document["paths"][PATHS.get(name, "/api/")][method]["responses"]
         answer = answers[str(response.status_code)]
         if response.content:

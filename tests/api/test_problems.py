@@ -123,7 +123,8 @@ class TestEveryMethod:
     @every_call
     def test_malformed(self, method, name, api, session, store, user, grant, client_of):
         if name in OPERATED:
-            api = client_of(grant(user, "change_toolrule", "change_webhook"))
+            operates = ("change_toolrule", "change_webhook", "change_spendlimit", "change_schedule")
+            api = client_of(grant(user, *operates))
         if method == "get" and name not in FRONT_ENDS:  # a page's library may send more
             response = api.get(address(name, session), {"nonsense": "1"})
             body = is_problem(response, 400, "invalid_input")

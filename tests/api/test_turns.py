@@ -33,6 +33,18 @@ def suspend(api):
     return suspended
 
 
+@pytest.fixture
+def resume(api):
+    """Resume a session as a driver does: under a lease, which it keeps."""
+
+    def resumed(body=None, session_id="s", **headers):
+        lease = api.post(f"/api/sessions/{session_id}/lease/", {"owner": "driver", "ttl": 60}).json()
+        headers["Helix-Fence"] = str(lease["fence"])
+        return api.post(f"/api/sessions/{session_id}/resume/", body or {}, headers=headers)
+
+    return resumed
+
+
 class TestBegin:
     def test_a_new_session_is_the_user_s(self, api, store, user):
         body = {"message": "hello", "agent_type": "support", "custom_state": {"a": 1}, "run_id": "r"}
@@ -91,7 +103,7 @@ class TestBegin:
 
 
 class TestRoundTrip:
-    def test_a_client_tool(self, api, session, suspend, store):
+    def test_a_client_tool(self, api, session, suspend, resume, store):
         suspended = suspend(CLIENT_CALL, suspension_context={"at": 1}, suspended_step_id="step")
         state = api.get("/api/sessions/s/").json()
         assert suspended["ETag"] == f'"{state["version"]}"'
@@ -99,7 +111,7 @@ class TestRoundTrip:
         entry = state["pending_client_tool_calls"]["c1"]
         assert (entry["kind"], entry["deadline"]) == ("client_tool", "2040-01-01T00:00:00+00:00")
 
-        waiting = api.post("/api/sessions/s/resume/")
+        waiting = resume()
         assert (waiting.status_code, waiting.json()["code"]) == (409, "still_waiting")
         assert waiting.json()["tool_call_ids"] == ["c1"]
 
@@ -111,10 +123,9 @@ class TestRoundTrip:
         again = api.post("/api/sessions/s/tool-results/", answer)
         assert again.json()["outcome"] == "already_completed"
 
-        resumed = api.post(
-            "/api/sessions/s/resume/", {"message": "go on"}, headers={"If-Match": accepted["ETag"]}
-        )
+        resumed = resume({"message": "go on"}, **{"If-Match": accepted["ETag"]})
         assert resumed.status_code == 200
+        assert store.get_lease("s").owner == "driver"
         body = resumed.json()
         assert [message["content"] for message in body["tool_messages"]] == [answer["result"]]
         assert (body["approved"], body["respawn"], body["run"]["turn"]) == ([], [], 2)
@@ -123,19 +134,19 @@ class TestRoundTrip:
         assert roles == ["user", "assistant", "tool", "user"]
         assert api.post("/api/sessions/s/tool-results/", answer).json()["outcome"] == "already_completed"
 
-    def test_an_approval(self, api, session, suspend):
+    def test_an_approval(self, api, session, suspend, resume):
         suspend(APPROVAL)
         answer = {"tool_call_id": "c1", "approved": True, "approval_id": "a1", "reason": "fine"}
         assert api.post("/api/sessions/s/tool-results/", answer).json()["outcome"] == "accepted"
-        [approved] = api.post("/api/sessions/s/resume/").json()["approved"]
+        [approved] = resume().json()["approved"]
         assert approved["arguments"] == CALL["arguments"]
         assert approved["response"] == {"approved": True, "reason": "fine"}
 
-    def test_a_null_result_is_a_result(self, api, session, suspend):
+    def test_a_null_result_is_a_result(self, api, session, suspend, resume):
         suspend(CALL)
         answer = {"tool_call_id": "c1", "result": None}
         assert api.post("/api/sessions/s/tool-results/", answer).json()["outcome"] == "accepted"
-        [message] = api.post("/api/sessions/s/resume/").json()["tool_messages"]
+        [message] = resume().json()["tool_messages"]
         assert message["content"] is None
 
     def test_a_child_s_call_is_answered_at_the_root(self, api, session, suspend, store, user):
@@ -145,17 +156,17 @@ class TestRoundTrip:
         answered = api.post("/api/sessions/s/tool-results/", answer).json()
         assert answered == {"outcome": "accepted", "owner_session_id": "child", "remaining": 0}
 
-    def test_children(self, api, session, suspend, store, user):
+    def test_children(self, api, session, suspend, resume, store, user):
         store.create_session("child", agent_type="a", parent_session_id="s", owner=user)
         wait = {"parent_tool_call_id": "c9", "sub_session_id": "child", "agent_type": "a"}
         suspend(kind="awaiting_children", awaiting_children=[wait], append_messages=[calling("c9")])
-        waiting = api.post("/api/sessions/s/resume/").json()
+        waiting = resume().json()
         assert waiting["sub_session_ids"] == ["child"]
         path, body = "/api/sessions/s/children/child/", {"status": "completed", "output": {"n": 1}}
         assert api.post(path, body, headers={"If-Match": '"9"'}).status_code == 412
         assert api.post(path, body, headers={"If-Match": '"1"'}).status_code == 204
         assert api.post(path, body).status_code == 204
-        [message] = api.post("/api/sessions/s/resume/").json()["tool_messages"]
+        [message] = resume().json()["tool_messages"]
         assert (message["tool_call_id"], message["content"]) == ("c9", {"n": 1})
 
     def test_a_suspension_repeated_under_its_checkpoint(self, api, session, store):
@@ -228,8 +239,27 @@ class TestRefusals:
         assert [receipt.prompt for receipt in store.list_inputs("s")] == ["hurry"]
         assert len(store.get_events("s", types=["run_requested"])) == 1
 
-    def test_nothing_to_resume(self, api, session):
-        response = api.post("/api/sessions/s/resume/")
+    def test_a_driver_with_a_lease_resumes_what_a_worker_would(
+        self, session, suspend, resume, store, settings
+    ):
+        settings.HELIX_SESSIONS = {"AGENTS": {"test": "tests.runner.agents.polite"}, "WAKER": ""}
+        suspend(APPROVAL)
+        store.submit_tool_result("s", "c1", approved=True)
+        response = resume()
+        assert (response.status_code, len(response.json()["approved"])) == (200, 1)
+        assert store.get_current_run("s").run_id == response.json()["run"]["run_id"]
+
+    def test_no_run_begins_without_an_owner(self, api, session, suspend, store):
+        suspend(APPROVAL)
+        store.submit_tool_result("s", "c1", approved=True)
+        before = store.load_state("s")
+        assert api.post("/api/sessions/s/resume/").status_code == 400
+        stale = api.post("/api/sessions/s/resume/", headers={"Helix-Fence": "7"})
+        assert (stale.status_code, stale.json()["code"]) == (409, "fenced")
+        assert store.load_state("s") == before
+
+    def test_nothing_to_resume(self, session, resume):
+        response = resume()
         assert (response.status_code, response.json()["code"]) == (409, "not_resumable")
 
     def test_a_child_of_another(self, api, session, store, user):

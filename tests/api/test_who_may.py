@@ -30,10 +30,20 @@ def fill(store: SessionStore, session_id: str) -> None:
         store.create_session("sub", agent_type="test", parent_session_id=session_id, owner=owner)
 
 
+def headers_of(store: SessionStore, session_id: str, method: str, name: str) -> dict[str, str]:
+    """What a request to this address needs: who resumes a session holds its lease."""
+    if (method, name) != ("post", "resume"):
+        return {}
+    return {"Helix-Fence": str(store.acquire_lease(session_id, "driver", 60).fence)}
+
+
 def prepare(store: SessionStore, session_id: str, name: str) -> None:
     """So that a filled session is where a POST to this address is allowed."""
     if name in ("commit", "runs", "turns"):
         store.update_run_status(session_id, "r", "completed")
+    elif name == "feedback":
+        talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+        store.append_messages(session_id, talk)
     elif name in ("tool-results", "answer-links", "resume"):
         asked = {"tool_call_id": "call", "tool_name": "t", "arguments": {}}
         state = store.load_state(session_id)
@@ -48,8 +58,10 @@ UNDER_A_LEASE = {("put", "lease"), ("delete", "lease")}
 OPERATED = (
     *("tool-rules", "tool-rule"),
     *("webhooks", "webhook", "webhook-deliveries", "replay-delivery"),
+    *("spend", "spend-limits", "spend-limit"),
+    *("schedules", "schedule", "run-schedule", "schedule-firings"),
 )
-"""For operators; see `test_tool_rules` and `test_webhooks`."""
+"""For operators; see `test_tool_rules`, `test_webhooks`, `test_spend` and `test_schedules`."""
 
 every_call = each(("method", "name"), every_method())
 
@@ -73,7 +85,8 @@ class TestEveryMethod:
             prepare(store, session, name)
         body = {**BODIES[method, name], "run_id": "r2"} if (method, name) == ("post", "runs") else None
         path = address(name, session) + QUERIES.get((method, name), "")
-        response = getattr(api, method)(path, body or BODIES.get((method, name)))
+        headers = headers_of(store, session, method, name)
+        response = getattr(api, method)(path, body or BODIES.get((method, name)), headers=headers)
         assert response.status_code < 300, response.content
 
     @every_call
@@ -85,7 +98,8 @@ class TestEveryMethod:
         if method == "post":
             prepare(store, session, name)
         bare = path[:-1] + QUERIES.get((method, name), "")
-        assert getattr(api, method)(bare, BODIES.get((method, name))).status_code < 300
+        headers = headers_of(store, session, method, name)
+        assert getattr(api, method)(bare, BODIES.get((method, name)), headers=headers).status_code < 300
 
 
 @pytest.mark.django_db
@@ -151,7 +165,10 @@ class TestPermissions:
             fill(store, session)
             if method == "post":
                 prepare(store, session, name)
-            response = getattr(client, method)(address(name, session), BODIES.get((method, name)))
+            headers = headers_of(store, session, method, name)
+            response = getattr(client, method)(
+                address(name, session), BODIES.get((method, name)), headers=headers
+            )
             assert response.status_code < 300, (method, name, response.content)
             store.delete_session(session)
             store.create_session(session, agent_type="test", owner=user)
@@ -319,6 +336,8 @@ OWNED_STORE_CALLS: dict[str, tuple[object, ...]] = {
     "get_context_epoch": (),
     "list_compactions": (),
     "attach_blob": (b"content",),
+    "give_feedback": (1, "up"),
+    "list_feedback": (),
     "get_blob": ("a" * 64,),
     "move_session": ("there",),
     "reconcile_context": ([],),
@@ -351,6 +370,9 @@ NOT_ABOUT_ONE_SESSION = {
     "delete_tool_rule",
     *("create_webhook", "get_webhook", "list_webhooks", "update_webhook", "delete_webhook"),
     *("list_webhook_deliveries", "replay_webhook_delivery", "send_webhooks"),
+    *("set_spend_limit", "list_spend_limits", "delete_spend_limit", "spend_status"),
+    *("create_schedule", "get_schedule", "list_schedules", "update_schedule", "delete_schedule"),
+    *("list_schedule_firings", "run_schedule", "fire_schedules"),
     "list_runnable",
     "list_unattended",
     "fenced",

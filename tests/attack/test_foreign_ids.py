@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import get_resolver, reverse
 from rest_framework.test import APIClient
 
+from helix_sessions.api.views.base import VERSIONED
 from helix_sessions.models import Session
 from tests.api.routes import BODIES, address, every_method
 from tests.api.test_who_may import fill
@@ -57,7 +58,8 @@ class TestTheTable:
     def test_has_every_name_that_is_mounted(self):
         patterns = get_resolver("helix_sessions.api.urls").url_patterns
         named = {getattr(pattern, "name", None) for pattern in patterns} - {None}
-        assert named == set(ACCESS) | BY_LINK
+        known = set(ACCESS) | BY_LINK
+        assert named == known | {f"{VERSIONED}{name}" for name in known}
 
     def test_knows_its_own_words(self):
         assert {rule for _, _, rule in TABLE} == {OWN, LISTING, CREATES, OPEN, OPERATED}

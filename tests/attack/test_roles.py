@@ -19,7 +19,7 @@ from helix_sessions.api.views.sessions import RootView
 from helix_sessions.api.views.stream import StreamView
 from tests.api.conftest import driver
 from tests.api.routes import BODIES, QUERIES, address, every_method
-from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, prepare
+from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, headers_of, prepare
 from tests.attack.access import ACCESS, PARTICIPANT
 from tests.invariants import dump
 
@@ -45,9 +45,11 @@ def calls() -> Iterator[tuple[str, str]]:
     yield from (pair for pair in every_method() if pair not in UNDER_A_LEASE and pair[1] not in OPERATED)
 
 
-def sent(client: APIClient, method: str, name: str) -> Any:
+def sent(client: APIClient, method: str, name: str, headers: dict[str, str] | None = None) -> Any:
     body = {"run_id": "r2"} if (method, name) == ("post", "runs") else BODIES.get((method, name))
-    return getattr(client, method)(address(name, "s") + QUERIES.get((method, name), ""), body)
+    return getattr(client, method)(
+        address(name, "s") + QUERIES.get((method, name), ""), body, headers=headers
+    )
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def answers(store, client_of) -> Callable[..., dict[tuple[str, str], Any]]:
             fill(store, "s")
             if method == "post":
                 prepare(store, "s", name)
-            found[method, name] = sent(client, method, name)
+            found[method, name] = sent(client, method, name, headers_of(store, "s", method, name))
         return found
 
     return asked
@@ -343,12 +345,42 @@ class TestPrivateState:
         assert merged[0]["data"]["writes"] == [{"op": "set", "path": [], "value": {"cart": [1]}}]
         assert merged[1]["data"]["writes"][0]["value"] == "apple"
 
+    def test_is_left_out_of_what_a_wider_policy_lets_them_do(self, settings, store, participant, client_of):
+        settings.HELIX_SESSIONS = {**settings.HELIX_SESSIONS, "API_POLICY": f"{__name__}.LenientPolicy"}
+        self.fill(store, participant)
+        store.create_checkpoint("s", {"checkpoint_id": "c"})
+        client, path = client_of(participant), "/api/sessions/s/"
+        read = {
+            "merged": client.patch(f"{path}state/", BODIES["patch", "state"]),
+            "checkpoints": client.get(f"{path}checkpoints/"),
+            "checkpoint": client.get(f"{path}checkpoints/c/"),
+            "latest": client.get(f"{path}latest-checkpoint/"),
+            "made": client.post(f"{path}checkpoints/", {}),
+            "rewound": client.post(f"{path}rewind/", {"checkpoint_id": "c"}),
+            "turn": client.post(f"{path}turns/", {"message": "hello"}),
+            "action": client.post(f"{path}actions/", {"action": "SuspendSession"}),
+        }
+        store.stage_changes("s", "step", "call", [{"op": "set", "path": ["credit"], "value": "swordfish"}])
+        read["staged"] = client.get(f"{path}staging/")
+        read["saved"] = client.put(f"{path}state/", {"custom_state": {"credit": "swordfish"}})
+        for what, answer in read.items():
+            assert answer.status_code < 300, (what, answer.content)
+            assert b"swordfish" not in answer.content, what
+        assert store.load_state("s").custom_state["credit"] == "swordfish"
+
     def test_is_there_for_a_driver_and_an_operator(self, store, client_of):
         owner = driver("dora")
         self.fill(store, owner)
         for user in (owner, a_user("op", "view_all_sessions")):
             assert client_of(user).get("/api/sessions/s/").json()["custom_state"]["credit"] == "swordfish"
             assert b"swordfish" in client_of(user).get("/api/sessions/s/events/").content
+
+
+class LenientPolicy:
+    """A project's own, that lets participants do everything."""
+
+    def may(self, request: Any, verb: str, session: Any) -> bool:
+        return True
 
 
 class ReadOnlyPolicy:

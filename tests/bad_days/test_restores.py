@@ -154,3 +154,29 @@ class TestWithinALease:
         assert store.load_state("s").custom_state == {}
         assert_valid_transcript("s")
         whole(store, "s")
+
+    def test_a_runner_neither_suspends_nor_ends_what_was_put_back(self, store: SessionStore, tmp_path: Path):
+        """Also where the write concerns other sessions: a suspension, and the end of a child."""
+        store.create_session("parent", agent_type="a")
+        for key, parent, answer in (
+            ("waits", None, calls("ask")),
+            ("child", "parent", "done"),
+        ):
+            store.create_session(key, agent_type="a", parent_session_id=parent)
+            store.admit_input(key, "go")
+            made: list[Backup] = []
+
+            def first(turn: TurnContext, made: list[Backup] = made) -> dict[str, Any]:
+                made.append(Backup(tmp_path))
+                return calls("look")
+
+            def second(turn: TurnContext, made: list[Backup] = made, answer: Any = answer) -> Any:
+                made[0].restore()
+                return answer
+
+            agent = ScriptedAgent([first, second], tools={"look": lambda arguments, turn: 1})
+            agent.client_tools = ["ask"]
+            assert SessionRunner(agent).wake(key).kind == "idle", key
+            assert said(store, key) == [("user", "go")], key
+            assert store.get_current_run(key) is not None, key
+            assert_invariants(key)

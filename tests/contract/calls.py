@@ -225,6 +225,7 @@ KEEPING = [
     Call("cleanup_orphaned_staging", lambda s, k: s.cleanup_orphaned_staging(older_than=timedelta(0))),
     Call("emit_event", lambda s, k: s.emit_event(k, "llm_requested", {"model": "m"}), "llm_requested"),
     Call("put_notes", lambda s, k: s.put_notes(k, {"a": 1}, quietly=True), label="put_notes, quietly"),
+    Call("give_feedback", lambda s, k: s.give_feedback(k, 1, "up"), "feedback_given", arrange=_append),
 ]
 """Calls that write and leave the version as it is."""
 

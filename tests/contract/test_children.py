@@ -311,3 +311,36 @@ def test_what_a_failed_child_says_comes_before_why_it_failed(store: SessionStore
     store.update_status("kid", "failed", error="The page is gone.", failure_reason="tool")
     store.settle_child("kid", "failed")
     assert store.resume(parent).tool_messages == [error("c", "The page is gone.")]
+
+
+class TestSessionsOfOthers:
+    """A reference may name any session, but only own children share the fate of their parent."""
+
+    @pytest.fixture
+    def victim(self, store: SessionStore, django_user_model: Any) -> str:
+        """A session of another owner that runs, named as a child and as awaited."""
+        ann, bob = (django_user_model.objects.create_user(name) for name in ("ann", "bob"))
+        store.create_session("mine", agent_type="agent", owner=ann)
+        store.create_session("victim", agent_type="agent", owner=bob)
+        store.begin_turn("victim", message="hello")
+        ref = {"sub_session_id": "victim", "agent_type": "helper", "parent_tool_call_id": "c"}
+        store.add_sub_session_refs("mine", [ref])
+        store.begin_turn("mine", message="hello")
+        return "victim"
+
+    def test_are_not_stopped(self, store: SessionStore, victim: str) -> None:
+        before = store.load_state(victim)
+        suspend(store, "mine", asked("d"))
+        assert store.load_state(victim) == before, "when it is suspended"
+        for status in ("failed", "active", "interrupted"):
+            store.update_status("mine", status)
+            assert store.load_state(victim) == before, status
+        assert store.get_current_run(victim) is not None
+
+    def test_are_not_seen(self, store: SessionStore, victim: str) -> None:
+        store.update_status(victim, "completed", output="a secret")
+        waits = {"append_messages": [calling("c")], "awaiting_children": [wait_for("c", victim)]}
+        suspend(store, "mine", kind="awaiting_children", **waits)
+        assert store.load_state("mine").suspended_awaiting_children == {
+            "c": {"parent_tool_call_id": "c", "sub_session_id": victim, "agent_type": "helper"}
+        }

@@ -14,7 +14,7 @@ from helix_sessions import models
 from helix_sessions.exceptions import InvalidDocument, InvalidInput, SessionNotFound, StaleState
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.store.context import compaction_plan, compactions
-from helix_sessions.store.context.compaction_plan import Line
+from helix_sessions.store.context.compaction_plan import PlacedMessage
 from helix_sessions.transcripts import calls_in, open_tool_calls, results_in
 from helix_sessions.types import (
     Compaction,
@@ -537,7 +537,7 @@ def test_whatever_the_transcript_no_call_is_parted_from_its_result(
     transcript: list[dict[str, Any]], keep: int
 ) -> None:
     """Of the messages in the summary, in the text, and left alone, each part has the results of its calls."""
-    lines = [Line(position, position, message) for position, message in enumerate(transcript)]
+    lines = [PlacedMessage(position, position, message) for position, message in enumerate(transcript)]
     fold = compaction_plan.fold(lines, CompactionPolicy(1, keep_recent=keep))
     if fold is None:
         return

@@ -55,7 +55,7 @@ DECISIONS: dict[str, tuple[Callable[[SessionStore], Any], str, str | None, str]]
     "settled": (lambda s: s.settle_child("s", "failed"), "failed", "session_failed", "failed"),
     "moved": (lambda s: s.move_session("s", "there"), "interrupted", "session_moved", "active"),
     "rewound": (lambda s: s.rewind("s"), "interrupted", "session_rewound", "active"),
-    "woken": (lambda s: s.wake("s"), "interrupted", None, "active"),
+    "woken": (lambda s: s.wake("s"), "interrupted", "session_woken", "active"),
 }
 
 

@@ -70,6 +70,15 @@ class TestInputs:
         store.update_status("paused", "active")
         assert is_due(store, "paused")
 
+    def test_one_that_is_due_keeps_its_place_in_the_queue(self, store: SessionStore, session: str) -> None:
+        store.admit_input(session, "first")
+        since = store.load_state(session).runnable_at
+        store.create_session("later", agent_type="a")
+        store.admit_input("later", "second")
+        store.update_status(session, "completed")
+        assert store.load_state(session).runnable_at == since
+        assert runnable(store) == [session, "later"]
+
     def test_a_run_that_ends_leaves_what_it_did_not_take_to_the_next(
         self, store: SessionStore, session: str
     ) -> None:

@@ -1,8 +1,8 @@
 """Every piece of Python in the documentation runs, in the order of its page, against a real database.
 
 A block marked `settings` (```` ```python settings ````) is a part of a settings file: it is the whole
-configuration of a small project that must pass its checks and migrate. There is no mark for code that
-does not run.
+configuration of a small project that must pass its checks and migrate. The files and pieces of the tutorial
+are run by `test_tutorial.py`. There is no mark for code that does not run.
 """
 
 import code
@@ -39,7 +39,12 @@ for command in json.loads(sys.argv[1]):
     call_command(*command)
 """
 
-PAGES = [page for page in all_pages() if any(_block.language == "python" for _block in page.blocks)]
+TUTORIAL = "docs/tutorial.md"
+PAGES = [
+    page
+    for page in all_pages()
+    if page.name != TUTORIAL and any(_block.language == "python" for _block in page.blocks)
+]
 SETTINGS = {
     f"{page.name}:{block.line}": block for page in PAGES for block in page.blocks if "settings" in block.marks
 }

@@ -13,11 +13,11 @@ from helix_sessions.models import Blob, BlobRef, Session
 from helix_sessions.models.guard import lower_guard, raise_guard
 from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore
-from helix_sessions.store.engine.session_tables import belongings, kind_of
+from helix_sessions.store.engine.session_tables import child_tables, kind_of
 from helix_sessions.store.maintenance import doctor
 from helix_sessions.store.maintenance.invariants import invariants
 from helix_sessions.store.transcript import fragments
-from helix_sessions.stream.keeper import Batch
+from helix_sessions.stream.fragment_writer import PendingBatch
 from helix_sessions.types import CompactionPolicy, Finding
 from tests.contract.sources import Said
 from tests.invariants import assert_invariants
@@ -30,7 +30,7 @@ S = "WHERE session_id = 's'"
 REPAIRABLE = {
     **{
         f"orphan_{kind_of(model)}": f"UPDATE {model._meta.db_table} SET session_id = 'ghost' {S}"
-        for model in belongings()
+        for model in child_tables()
     },
     "archived_events_left": f"UPDATE {P}_session SET first_seq = 3 {S}",
     "head_seq_behind": f"UPDATE {P}_session SET head_seq = head_seq - 2 {S}",
@@ -101,7 +101,7 @@ def session(store: SessionStore) -> str:
     store.stage_changes("s", "step", "call", [{"op": "set", "path": ["x"], "value": 1}])
     store.emit_event("s", "progress", {"n": 1}, idempotency_key="k")
     store.admit_input("s", "hello")
-    said = Batch("s", run.run_id, "turn", "m", 0, 1, ['{"text":"so far"}'])
+    said = PendingBatch("s", run.run_id, "turn", "m", 0, 1, ['{"text":"so far"}'])
     fragments.write(store.using, [said])
     store.create_session("child", agent_type="reader", parent_session_id="s")
     store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
@@ -212,6 +212,8 @@ class TestDoctor:
             )
         if code == "orphan_note":
             store.put_notes("s", {"n": 1})
+        if code == "orphan_message_words":
+            break_rows(f"INSERT INTO {P}_messagewords (session_id, seq, searchable) VALUES ('s', 1, 'x')")
         if code == "orphan_agent_record":
             SessionRuntime().execute("s", ChangeModel("m"))
         if code == "orphan_blob_ref":

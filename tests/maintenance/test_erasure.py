@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.models import Session
+from helix_sessions.models import IdempotentAnswer, Session
 from helix_sessions.store import SessionStore
-from helix_sessions.types import ErasureSummary
+from helix_sessions.types import Answer, ErasureSummary
 from tests.invariants import assert_no_orphans, dump
 from tests.maintenance.test_archives import talk
 
@@ -43,6 +43,13 @@ class TestErase:
         assert store.erase_user(user_id="customer-17").sessions == 1
         assert left() == {"a1", "a1-child", "b1"}
         assert store.erase_user(owner=people[0]).sessions == 2
+
+    def test_what_else_refers_to_the_account(self, store: SessionStore, people: tuple[Any, Any]) -> None:
+        for person in people:
+            store.answer_once(person, "key", "digest", lambda: Answer(status=200, body="private"))
+        assert store.erase_user(owner=people[0], dry_run=True).answers_deleted == 1
+        assert store.erase_user(owner=people[0]).answers_deleted == 1
+        assert list(IdempotentAnswer.objects.values_list("user_id", flat=True)) == [people[1].pk]
 
     def test_nobody_is_named(self, store: SessionStore) -> None:
         with pytest.raises(InvalidInput):

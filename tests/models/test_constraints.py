@@ -20,9 +20,11 @@ from helix_sessions.models import (
     ClientCall,
     Event,
     EventKey,
+    Feedback,
     FragmentBatch,
     Input,
     Message,
+    MessageWords,
     Run,
     Session,
     StagedChange,
@@ -40,7 +42,9 @@ from tests.rows import each
 pytestmark = pytest.mark.django_db
 
 MODELS = list(apps.get_app_config("helix_sessions").get_models())
-CHILDREN = [model for model in MODELS if "session" in {field.name for field in model._meta.fields}]
+CHILDREN = [
+    model for model in MODELS if any(f.name == "session" and f.is_relation for f in model._meta.fields)
+]
 WITH_A_KEY = [model for model in CHILDREN if model is not FragmentBatch]
 
 
@@ -68,6 +72,8 @@ def session(store: SessionStore) -> str:
     AgentRecord.objects.create(session_id="s", definition={}, system_prompt="")
     Blob.objects.create(sha256="b", name="n", size=1, media_type="text/plain")
     BlobRef.objects.create(session_id="s", blob_id="b")
+    MessageWords.objects.create(session_id="s", seq=1, searchable="x")
+    Feedback.objects.create(session_id="s", message_seq=1, position=1, rating="up", created_at=timezone.now())
     return "s"
 
 

@@ -20,6 +20,7 @@ from django.test.utils import CaptureQueriesContext
 
 from helix_sessions.conf import Conf
 from helix_sessions.models import Webhook, WebhookDelivery
+from helix_sessions.runtime.companion import WebhookSender
 from helix_sessions.store import SessionStore
 from helix_sessions.store.outbox import deliveries, sending
 from tests.outbox.conftest import Request, finish_runs
@@ -330,6 +331,17 @@ def test_run_sessions_sends(store, receiver):
     payload = verified(receiver.requests[0], made.secret, now=time.time())
     assert payload["data"]["status"] == "completed"
     assert not WebhookDelivery.objects.filter(delivered_at=None).exists()
+
+
+def test_what_a_worker_has_driven_is_sent_at_once(store, receiver):
+    store.create_webhook(receiver.url)
+    with WebhookSender(None, poll=600) as sender:
+        finish_runs(store, "s", "r")
+        sender.look()
+        deadline = time.monotonic() + 30
+        while not receiver.requests:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_claiming_skips_what_others_hold(store, receiver, engine):

@@ -63,3 +63,15 @@ class Shop:
 
 def broken() -> Any:
     return object()
+
+
+class Sleepy:
+    """Takes long."""
+
+    client_tools = ()
+    approval_tools = ()
+    tools: dict[str, Any] = {}
+
+    def run_turn(self, turn: TurnContext) -> TurnOutcome:
+        time.sleep(60)
+        return TurnOutcome("done")

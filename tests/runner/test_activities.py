@@ -278,7 +278,7 @@ class TestFailures:
         agent = ScriptedAgent([ValueError("the model is down")])
         outcome = SessionRunner(agent).wake(session)
         assert outcome.kind == "failed"
-        assert outcome.error["message"] == "ValueError: the model is down"
+        assert outcome.error["message"] == "the model is down"
         assert (outcome.error["code"], outcome.error["type"]) == ("agent_raised", "ValueError")
         assert run_of(outcome).status == "failed"
         assert [receipt.prompt for receipt in store.list_inputs(session)] == ["two"]

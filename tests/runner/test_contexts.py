@@ -46,6 +46,31 @@ def long(store: SessionStore, session: str) -> str:
     return session
 
 
+def test_what_others_append_meanwhile_is_seen_in_the_next_turn(store: SessionStore, session: str) -> None:
+    def remark(arguments: Any, turn: Any) -> str:
+        SessionStore().append_messages(session, [{"role": "system", "content": "by the way"}])
+        return "done"
+
+    agent = ScriptedAgent([calls("remark"), calls("remark"), "ok"], tools={"remark": remark})
+    store.admit_input(session, "hello")
+    assert SessionRunner(agent).run(session).kind == "completed"
+    roles = [[message["role"] for message in turn.context.messages] for turn in agent.turns]
+    first = ["user", "assistant", "system", "tool"]
+    assert roles == [["user"], first, [*first, "assistant", "system", "tool"]]
+
+
+def test_what_an_agent_does_to_its_context_is_its_own_affair(store: SessionStore, session: str) -> None:
+    def scribble(turn: Any) -> Any:
+        turn.context.messages[0]["content"] = "scribbled"
+        turn.context.messages.append({"role": "user", "content": "scribbled"})
+        return calls("look")
+
+    agent = ScriptedAgent([scribble, "ok"], tools={"look": lambda arguments, turn: 1})
+    store.admit_input(session, "hello")
+    SessionRunner(agent).run(session)
+    assert [message.get("content") for message in agent.turns[-1].context.messages] == ["hello", "", 1]
+
+
 class TestSources:
     def test_the_model_is_told_before_it_is_asked(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent()

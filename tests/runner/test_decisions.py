@@ -39,11 +39,12 @@ def wake(store: SessionStore) -> None:
     store.wake("s")
 
 
-DECISIONS: dict[str, tuple[Callable[[SessionStore], None], str]] = {
-    "fail": (fail, "failed"),
-    "pause": (pause, "paused"),
-    "complete": (complete, "completed"),
+DECISIONS: dict[str, tuple[Callable[[SessionStore], None], str, str]] = {
+    "fail": (fail, "failed", "failed"),
+    "pause": (pause, "paused", "interrupted"),
+    "complete": (complete, "completed", "completed"),
 }
+"""Each with the status of the session and the outcome of the drive that it ends."""
 
 
 class TestOutside:
@@ -51,14 +52,14 @@ class TestOutside:
     def test_nothing_of_a_stopped_driver_is_written_afterwards(
         self, store: SessionStore, session: str, name: str
     ) -> None:
-        decide, status = DECISIONS[name]
+        decide, status, kind = DECISIONS[name]
 
         def decided(turn: TurnContext) -> str:
             decide(store)
             return "too late"
 
         store.admit_input(session, "hello")
-        SessionRunner(ScriptedAgent([decided])).wake(session)
+        assert SessionRunner(ScriptedAgent([decided])).wake(session).kind == kind
         state = store.load_state(session)
         assert state.status == status
         assert said(store, session) == [("user", "hello")]
@@ -166,6 +167,8 @@ class TestInboxOfAStoppedSession:
         assert swept == (0 if status == "paused" else 1)
         assert bool(store.list_inputs(session)) == (status == "paused")
         if status == "paused":
+            assert runner.wake(session).kind == "idle"
+            assert len(store.list_inputs(session)) == 2
             store.request_run(session)
             assert runner.sweep() == 1
         assert_invariants(session)
@@ -205,4 +208,8 @@ def test_what_was_said_before_a_stop_is_kept(store: SessionStore, session: str) 
     assert outcome.kind == "interrupted"
     [message] = store.get_messages(session).messages
     assert (message["content"], message["interrupted"]) == ("Hello", True)
+    [finished] = store.get_events(session, types=["turn_finished"])
+    told = {name: finished.data[name] for name in ("turn", "model", "usage", "finish_reason")}
+    assert told == {"turn": 1, "model": None, "usage": None, "finish_reason": "interrupted"}
+    assert finished.data["duration_ms"] >= 0
     whole(store, session)

@@ -81,6 +81,7 @@ def test_it_goes_on_with_another_budget_and_not_without(store: SessionStore) -> 
     agent = ScriptedAgent(script, tools={"t": lambda a, t: 1})
     runner = SessionRunner(agent)
     store.admit_input(session, "go")
+    store.admit_input(session, "then", delivery="queue")
     assert runner.wake(session).kind == "failed"
     store.request_run(session)
     runner.sweep()
@@ -89,7 +90,23 @@ def test_it_goes_on_with_another_budget_and_not_without(store: SessionStore) -> 
     store.request_run(session)
     assert runner.sweep() == 1
     assert store.load_state(session).status == "completed"
-    assert said(store, session)[-1] == ("assistant", "done")
+    assert said(store, session)[-3:] == [("assistant", "done"), ("user", "then"), ("assistant", "then")]
+
+
+def test_the_activity_after_one_that_went_on_has_its_budget_anew(store: SessionStore) -> None:
+    session = created(budget=Budget(max_tokens=20))
+    script = [TurnOutcome(calls("t"), usage=USED)] * 2 + ["done", "done"]
+    agent = ScriptedAgent(script, tools={"t": lambda a, t: 1})
+    runner = SessionRunner(agent)
+    store.admit_input(session, "go")
+    assert runner.wake(session).error["code"] == "budget_exceeded"
+    for prompt in ("then", "and then"):
+        store.admit_input(session, prompt, delivery="queue")
+    SessionRuntime().execute(session, ChangeBudget(Budget(max_tokens=1000)))
+    store.request_run(session)
+    assert runner.sweep() == 1
+    assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [20, 10, 980, 1000]
+    whole(store, session)
 
 
 def test_what_is_left(store: SessionStore) -> None:
@@ -102,6 +119,12 @@ def test_what_is_left(store: SessionStore) -> None:
     last = agent.turns[-1].budget
     assert last is not None
     assert last.max_tokens == 100, "each activity has it anew"
+
+
+def test_without_a_budget_nothing_is_limited(store: SessionStore, session: str) -> None:
+    agent = ScriptedAgent("ok")
+    SessionRunner(agent).run(session)
+    assert agent.turns[0].budget == Budget()
 
 
 def test_usage_of_the_session(store: SessionStore, session: str) -> None:

@@ -35,6 +35,22 @@ class TestTools:
         assert len(ran) == 1
         assert len([role for role, _ in said(store, session) if role == "tool"]) == 1
 
+    def test_an_id_that_cannot_be_kept_is_an_error_result(self, store: SessionStore, session: str) -> None:
+        """Whoever would answer it."""
+        ran: list[Any] = []
+        tools = {"pay": lambda arguments, turn: ran.append(1), "refund": lambda arguments, turn: 1}
+        for call_id in ("c" * 400, "a\0b"):
+            for name in ("pay", "ask", "refund", "research"):
+                call = {"id": call_id, "name": name, "arguments": {"prompt": "go"}}
+                message = {"role": "assistant", "content": "", "tool_calls": [call]}
+                agent = ScriptedAgent(message, "ok", tools=tools, subagents={"research": "child"})
+                agent.client_tools, agent.approval_tools = {"ask"}, {"refund"}
+                assert SessionRunner(agent).run(session).kind == "completed", (call_id, name)
+        results = [m for m in store.get_messages(session).messages if m["role"] == "tool"]
+        assert (len(results), ran) == (8, [])
+        assert all(result["is_error"] for result in results)
+        whole(store, session)
+
     def test_one_that_was_left_behind_writes_nothing(self, store: SessionStore, session: str) -> None:
         over, refusals, done = threading.Event(), list[Exception](), threading.Event()
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import transaction
 
+from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.loop.lease_keeper import keeper
 from helix_sessions.runtime.loop.run_loop import HandedOver
@@ -138,6 +140,60 @@ class TestLeases:
         assert said(store, session) == [("assistant", "me")]
         assert store.get_lease(session) is None
 
+    def test_a_runner_confined_to_an_owner_drives_no_other_sessions(
+        self, store: SessionStore, django_user_model: Any
+    ) -> None:
+        ann, bob = (django_user_model.objects.create_user(name) for name in ("ann", "bob"))
+        for owner in (ann, bob):
+            store.create_session(f"of {owner.username}", agent_type="writer", owner=owner)
+            store.admit_input(f"of {owner.username}", "Hello")
+        agent = ScriptedAgent(["hello"] * 9)
+        runner = SessionRunner(agent, store=SessionStore(owned_by=ann))
+        assert runner.sweep() == 1
+        for call in (runner.run, runner.wake):
+            with pytest.raises(SessionNotFound):
+                call("of bob")
+        assert said(store, "of ann") == [("user", "Hello"), ("assistant", "hello")]
+        assert store.get_messages("of bob").messages == []
+        assert [summary.session_id for summary in store.list_runnable()] == ["of bob"]
+
+    def test_the_session_that_has_been_runnable_for_longest_is_claimed_first(
+        self, store: SessionStore
+    ) -> None:
+        for key, agent_type in {"d": "one", "b": "two", "c": "one", "a": "two"}.items():
+            store.create_session(key, agent_type=agent_type)
+            store.request_run(key)
+        for types, order in ((None, "dbca"), (["one", "two"], "dbca"), (["two"], "ba")):
+            runner = SessionRunner(ScriptedAgent(), agent_types=types)
+            claimed = [driver for _ in range(4) if (driver := runner.claim()) is not None]
+            assert "".join(driver.session_id for driver in claimed) == order, types
+            for driver in claimed:
+                driver.release()
+            for key in "dbca":
+                store.request_run(key)
+
+    def test_a_wake_at_the_end_of_a_drive_makes_it_look_once_more(
+        self, store: SessionStore, session: str
+    ) -> None:
+        """When the session is given back already, and this process still counts as its driver."""
+        agent = ScriptedAgent(["one", "two"])
+
+        class Ending(SessionRunner):
+            was_woken = False
+
+            async def _own(self, *args: Any, **kwargs: Any) -> RunOutcome | None:
+                outcome = await super()._own(*args, **kwargs)
+                if not self.was_woken:
+                    self.was_woken = True
+                    store.admit_input(session, "late")
+                    assert SessionRunner(agent).wake(session).kind == "idle"
+                return outcome
+
+        store.admit_input(session, "early")
+        assert Ending(agent).wake(session).kind == "completed"
+        assert [content for role, content in said(store, session) if role == "user"] == ["early", "late"]
+        assert store.list_inputs(session) == []
+
     def test_it_is_renewed_in_the_background(self, store: SessionStore, session: str) -> None:
         def slow(turn: TurnContext) -> str:
             first = lease_of(store, session)
@@ -192,6 +248,27 @@ class TestLeases:
         assert SessionRunner(agent, sources=[Day("day", 1)]).wake(session).kind == "idle"
         assert len(agent.turns) == 1
         assert lease_of(store, session).owner == "second"
+
+    def test_one_that_was_deleted_and_made_again_is_another(self, store: SessionStore, session: str) -> None:
+        """Its fences begin at the same number; the owner of the one before is told to stop."""
+        gate = Gate()
+        store.admit_input(session, "hello")
+        thread, outcomes = in_thread(
+            lambda: SessionRunner(ScriptedAgent([gate]), lease_ttl=300).wake(session)
+        )
+        assert gate.entered.wait(20)
+        before = lease_of(store, session)
+        with transaction.atomic():
+            store.delete_session(session)
+            store.create_session(session, agent_type="writer")
+            assert store.acquire_lease(session, "another", 60).fence == before.fence
+        thread.join(20)
+        has_stopped = not thread.is_alive()
+        gate.go.set()
+        thread.join(20)
+        assert has_stopped, "nobody else lets it go"
+        assert [outcome.kind for outcome in outcomes] == ["idle"]
+        assert store.get_messages(session).messages == []
 
     def test_a_process_that_ends_hands_over_at_the_next_boundary(
         self, store: SessionStore, session: str
@@ -254,6 +331,28 @@ class TestInterrupt:
         store.set_interrupt_flag(session, "long ago")
         assert SessionRunner(ScriptedAgent()).run(session).kind == "completed"
         assert store.peek_interrupt_flag(session) is None
+
+    def test_an_old_request_does_not_stop_a_run_that_is_being_prepared(
+        self, store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.set_interrupt_flag(session, "old")
+        store.admit_input(session, "hello")
+        looks = threading.Semaphore(0)
+        look = type(keeper)._look
+
+        def counted(*args: Any) -> None:
+            look(*args)
+            looks.release()
+
+        monkeypatch.setattr(type(keeper), "_look", counted)
+
+        class Slow(Said):
+            def observe(self, session: Any) -> Any:
+                assert all(looks.acquire(timeout=20) for _ in range(2)), "the keeper has looked meanwhile"
+                return super().observe(session)
+
+        runner = SessionRunner(ScriptedAgent(["hello"]), sources=[Slow("day", 1)])
+        assert runner.wake(session).kind == "completed"
 
     def test_an_owner_that_dies_before_it_stops(self, store: SessionStore, session: str) -> None:
         """Whoever asked waits no longer than its lease, and the request is met by the next who looks."""

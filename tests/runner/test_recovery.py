@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving import claims
 from tests.contract.sources import Said
+from tests.contract.suspended import asked, suspended
 from tests.parallel import Worker
 from tests.runner.test_activities import said, whole
 
@@ -67,6 +69,15 @@ class TestSweep:
         store.submit_tool_result(session, "call-1", result=1)
         assert SessionRunner(agent).sweep() == 1
         assert store.list_inputs(session) == []
+
+    def test_a_deadline_that_passed_is_an_answer(self, store: SessionStore, session: str) -> None:
+        store.delete_session(session)
+        suspended(store, session, asked("a", deadline=timezone.now() + timedelta(seconds=0.05)))
+        runner = SessionRunner(ScriptedAgent("too late"))
+        time.sleep(0.06)
+        assert runner.sweep() == 1
+        assert said(store, session)[-1] == ("assistant", "too late")
+        whole(store, session)
 
     def test_an_interrupted_one_is_left_until_something_new_is_admitted(
         self, store: SessionStore, session: str

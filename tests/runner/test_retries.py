@@ -1,9 +1,12 @@
 """Failure is planned: calls of models and tools are made again, in place or later, and crash loops end."""
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from helix_sessions.exceptions import TransientError
 from helix_sessions.runtime import RetryPolicy, SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from tests.parallel import Worker
 from tests.runner.test_activities import run_of, said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,6 +73,52 @@ class TestTheModel:
         assert runner.sweep() == 1
         assert said(store, session) == [("user", "hello"), ("assistant", "yes")]
         whole(store, session)
+
+    @pytest.mark.parametrize("ask", ["retry_run", "request_run"])
+    def test_the_queue_waits_until_the_turn_that_failed_is_answered(
+        self, store: SessionStore, session: str, ask: str
+    ) -> None:
+        for prompt in ("one", "two"):
+            store.admit_input(session, prompt, delivery="queue")
+        runner = SessionRunner(ScriptedAgent([ValueError("no")]))
+        assert runner.wake(session).kind == "failed"
+        getattr(store, ask)(session)
+        assert runner.sweep() == 1
+        assert said(store, session) == [
+            *(("user", "one"), ("assistant", "one")),
+            *(("user", "two"), ("assistant", "two")),
+        ]
+        whole(store, session)
+
+    def test_the_turn_that_was_stopped_is_run_again(self, store: SessionStore, session: str) -> None:
+        def streaming(turn: TurnContext) -> str:
+            turn.publish_fragment({"text": "Hel"})
+            store.set_interrupt_flag(session, "enough")
+            while not turn.interrupted():
+                time.sleep(0.01)
+            raise RuntimeError("stopped")
+
+        for prompt in ("one", "two"):
+            store.admit_input(session, prompt, delivery="queue")
+        runner = SessionRunner(ScriptedAgent([streaming]))
+        assert runner.wake(session).kind == "interrupted"
+        store.retry_run(session)
+        assert runner.sweep() == 1
+        assert said(store, session) == [
+            *(("user", "one"), ("assistant", "Hel"), ("assistant", "one")),
+            *(("user", "two"), ("assistant", "two")),
+        ]
+        whole(store, session)
+
+    def test_what_fails_again_and_again_keeps_nobody_from_typing_on(
+        self, store: SessionStore, session: str
+    ) -> None:
+        store.admit_input(session, "one", delivery="queue")
+        runner = SessionRunner(ScriptedAgent([ValueError("no")]))
+        assert runner.wake(session).kind == "failed"
+        store.admit_input(session, "two", delivery="queue")
+        assert runner.sweep() == 1
+        assert said(store, session) == [("user", "one"), ("user", "two"), ("assistant", "two")]
 
     def test_longer_waits_hold_no_worker(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=120), "ok"])
@@ -211,6 +261,20 @@ def die(store: SessionStore, session: str, *names: str) -> None:
         fenced.emit_event(session, "tool_called", data, turn_id=f"{run.run_id}:1")
 
 
+def die_in_the_model(session: str, notes: str) -> None:
+    """In another process: take the session as soon as the lease of the one before has run out."""
+
+    class Deadly:
+        def run_turn(self, turn: TurnContext) -> Any:
+            with Path(notes).open("a") as file:
+                file.write("asked\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    runner = SessionRunner(Deadly(), lease_ttl=0.2)
+    while runner.wake(session).kind == "idle":
+        time.sleep(0.01)
+
+
 class TestAfterACrash:
     def test_a_tool_that_says_so_is_tried_again(self, store: SessionStore, session: str) -> None:
         die(store, session, "safe", "unsafe")
@@ -229,6 +293,9 @@ class TestAfterACrash:
         assert results["unsafe"]["is_error"] is True
         [event] = store.get_events(session, types=["tool_error"])
         assert event.data["code"] == "outcome_unknown"
+        assert len(store.get_events(session, types=["tool_called"])) == 2, "each call was made once"
+        [again] = store.get_events(session, types=["tool_retried"])
+        assert again.data == {"tool_call_id": "safe", "tool_name": "safe", "attempt": 2}
         whole(store, session)
 
     def test_while_attempts_are_left(self, store: SessionStore, session: str) -> None:
@@ -240,6 +307,22 @@ class TestAfterACrash:
         agent.tool_options = {"safe": {"retries": 1}}
         assert SessionRunner(agent).sweep() == 1
         assert ran == []
+        whole(store, session)
+
+    def test_processes_that_die_in_the_call_of_the_model(
+        self, store: SessionStore, session: str, tmp_path: Path
+    ) -> None:
+        """Each is killed; the one after the last that is allowed fails the run, and lives."""
+        notes = tmp_path / "notes"
+        store.admit_input(session, "hello")
+        for attempt in range(1, 7):
+            worker = Worker(die_in_the_model, session, str(notes))
+            worker.wait_until_ready()
+            worker.go()
+            assert worker.ended() == (-signal.SIGKILL if attempt < 6 else 0)
+        assert notes.read_text() == "asked\n" * 5
+        state = store.load_state(session)
+        assert (state.status, state.error["code"]) == ("paused", "crash_loop")
         whole(store, session)
 
     def test_a_crash_loop_ends(self, store: SessionStore, session: str) -> None:

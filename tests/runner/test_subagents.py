@@ -18,7 +18,9 @@ from helix_sessions.runtime import (
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from helix_sessions.types import SubSessionRef
+from tests.contract.suspended import child
 from tests.invariants import assert_invariants
+from tests.rows import each
 from tests.runner.test_activities import said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,8 +59,7 @@ class Child:
 
 def start(store: SessionStore, agent: Any, session: str = "p") -> str:
     store.create_session(session, agent_type="parent")
-    store.admit_input(session, "go")
-    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
+    return start_again(store, agent, session)
 
 
 def work(agent: Any, *, types: Any = ("researcher",)) -> int:
@@ -83,8 +84,8 @@ def test_a_named_sub_agent(store: SessionStore) -> None:
     assert (state.status, state.output) == ("completed", ["did research 1", "did research 2"])
     assert {ref.status for ref in refs(store)} == {"completed"}
     for ref in refs(store):
-        child = store.load_state(ref.sub_session_id)
-        assert (child.parent_session_id, child.root_session_id) == ("p", "p")
+        state = store.load_state(ref.sub_session_id)
+        assert (state.parent_session_id, state.root_session_id) == ("p", "p")
         whole(store, ref.sub_session_id)
     whole(store, "p")
 
@@ -115,6 +116,27 @@ def test_a_failed_child_is_an_error_result(store: SessionStore) -> None:
     whole(store, "p")
 
 
+@each(
+    "spawn",
+    [
+        Spawn("x" * 400, "go"),
+        Spawn("x\0y", "go"),
+        Spawn("researcher", {"content": {1}}),
+        Spawn("researcher", "lone \ud800"),
+        Spawn("researcher", "go", custom_state={"a": float("nan")}),
+    ],
+    ids=lambda spawn: repr(spawn)[:60],
+)
+def test_a_spawn_that_cannot_be_stored_is_an_error_result(store: SessionStore, spawn: Spawn) -> None:
+    agent = Parent("delegate", delegate=lambda arguments, turn: spawn)
+    assert start(store, agent) == "completed"
+    [result] = [m for m in store.get_messages("p").messages if m["role"] == "tool"]
+    assert result["is_error"] is True
+    assert refs(store) == []
+    whole(store, "p")
+    store.delete_session("p")
+
+
 def test_a_mixed_batch(store: SessionStore) -> None:
     agent = Parent("research", "ask", "plain", plain=lambda arguments, turn: "here")
     assert start(store, agent) == "suspended_step_partial"
@@ -127,6 +149,48 @@ def test_a_mixed_batch(store: SessionStore) -> None:
     whole(store, "p")
 
 
+def test_a_child_failed_by_the_suspension_is_respawned_on_resume(store: SessionStore) -> None:
+    """A sub-session that nobody waits for runs while its parent begins to wait, and is below another."""
+    store.create_session("p", agent_type="parent")
+    for key, above in (("kid", "p"), ("grandkid", "kid")):
+        store.create_session(key, agent_type="researcher", parent_session_id=above)
+        store.add_sub_session_refs(above, [SubSessionRef(sub_session_id=key, agent_type="researcher")])
+        store.begin_turn(key, message=key)
+    assert start_again(store, Parent("ask")) == "suspended_client_tool"
+    for key in ("kid", "grandkid"):
+        state = store.load_state(key)
+        assert (state.status, state.failure_reason) == ("failed", "parent_suspended"), key
+    assert work(Child()) == 0
+    store.submit_tool_result("p", "c1", result="answered")
+    assert SessionRunner(Parent("ask"), agent_types=["parent"]).sweep() == 1
+    assert [ref.status for ref in refs(store)] == ["active"]
+    assert work(Child()) == 2
+    for key in ("kid", "grandkid"):
+        assert said(store, key)[-1] == ("assistant", f"did {key}")
+        whole(store, key)
+    assert [(ref.status, ref.result) for ref in refs(store)] == [("completed", "did kid")]
+    whole(store, "p")
+
+
+def start_again(store: SessionStore, agent: Any, session: str = "p") -> str:
+    store.admit_input(session, "go")
+    return SessionRunner(agent, agent_types=["parent"]).wake(session).kind
+
+
+def test_a_companion_answers_one_call_of_a_turn(store: SessionStore) -> None:
+    def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+        return Spawn("researcher", arguments["prompt"], mode="persistent", name=turn.tool_name)
+
+    agent = Parent("her", "her", "him", her=spawn, him=spawn)
+    assert start(store, agent) == "suspended_awaiting_children"
+    assert work(Child()) == 2
+    assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+    results = {m["tool_call_id"]: m for m in store.get_messages("p").messages if m["role"] == "tool"}
+    assert [results[call].get("is_error", False) for call in ("c1", "c2", "c3")] == [False, True, False]
+    assert [results[call]["content"] for call in ("c1", "c3")] == ["did her 1", "did him 3"]
+    whole(store, "p")
+
+
 def test_a_companion_is_continued(store: SessionStore) -> None:
     spawn = Spawn("researcher", "hello", mode="persistent", name="ann")
     agent = Parent("delegate", delegate=lambda arguments, turn: spawn)
@@ -136,6 +200,8 @@ def test_a_companion_is_continued(store: SessionStore) -> None:
         else:
             store.admit_input("p", "again")
             SessionRunner(agent, agent_types=["parent"]).wake("p")
+        companion = store.load_state(refs(store)[0].sub_session_id)
+        assert (companion.status, companion.output) == ("active", None), "it has not answered yet"
         assert work(Child()) == 1
         assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
         [ref] = refs(store)
@@ -155,6 +221,32 @@ def test_a_stopped_parent_interrupts_its_ephemeral_children(store: SessionStore,
     assert_invariants("p")
 
 
+def test_a_run_that_fails_takes_the_ephemeral_children_with_it(store: SessionStore) -> None:
+    """Those, too, that code made and nobody waits for."""
+
+    def fail(turn: TurnContext) -> Any:
+        child(store, "p", "kid", "c")
+        child(store, "p", "companion", "d", mode="persistent")
+        raise ValueError
+
+    assert start(store, ScriptedAgent([fail])) == "failed"
+    kid = store.load_state("kid")
+    assert (kid.status, kid.failure_reason) == ("interrupted", "parent_failed")
+    assert store.load_state("companion").status == "active"
+    assert_invariants("p")
+
+
+def test_a_child_belongs_to_whom_its_parent_belongs_to(store: SessionStore, django_user_model: Any) -> None:
+    ann = django_user_model.objects.create_user("ann")
+    store.create_session("p", agent_type="parent", owner=ann, user_id="ann at home")
+    store.admit_input("p", "go")
+    SessionRunner(Parent("research"), agent_types=["parent"]).wake("p")
+    [ref] = refs(store)
+    state = SessionStore(owned_by=ann).load_state(ref.sub_session_id)
+    assert (state.owner_id, state.user_id) == (ann.pk, "ann at home")
+    assert SessionRunner(Child(), store=SessionStore(owned_by=ann), agent_types=["researcher"]).sweep() == 1
+
+
 def test_limits(store: SessionStore, settings: Any) -> None:
     settings.HELIX_SESSIONS = {"MAX_CHILDREN_PER_TURN": 2}
     start(store, Parent("research", "research", "research"))
@@ -172,7 +264,8 @@ def test_depth(store: SessionStore, settings: Any) -> None:
         if not runner.sweep():
             break
     assert store.load_state("p").status == "completed"
-    assert len(store.list_sessions(limit=50).items) == 3
+    family = [store.load_state(summary.session_id) for summary in store.list_sessions(limit=50).items]
+    assert [state.root_session_id for state in family if state.session_id != "p"] == ["p", "p"]
     whole(store, "p")
 
 
@@ -261,6 +354,46 @@ class TestBudgets:
         assert len(refs(store)) == 1
         assert go_on(store, agent) == ("completed", None), "200 tokens of 250"
 
+    def test_a_companion_that_is_asked_twice_counts_twice(self, store: SessionStore) -> None:
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her")
+
+        ask = calls("ask_her")
+        agent = ScriptedAgent([ask, "done", ask, ask, "done"], tools={"ask_her": spawn})
+        with_budget(store, agent, max_tokens=350)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("completed", None)
+        store.admit_input("p", "again")
+        assert go_on(store, agent) == ("active", None)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("active", None), "200 tokens of 350"
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
+
+    def test_each_counts_what_is_below_it_in_this_activity(self, store: SessionStore) -> None:
+        """Not its siblings, and not what it asked for in an activity before."""
+        left: list[Any] = []
+
+        class Middle(Parent):
+            def run_turn(self, turn: TurnContext) -> Any:
+                left.append(turn.budget and turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        def ask(name: str) -> Any:
+            return lambda arguments, turn: Spawn("middle", "go", mode="persistent", name=name)
+
+        top = ScriptedAgent(
+            [calls("ann", "bob"), calls("bob"), "done"], tools={n: ask(n) for n in ("ann", "bob")}
+        )
+        with_budget(store, top, max_tokens=1000)
+        SessionRuntime().execute("p", ChangeBudget(Budget(max_tokens=9000)))
+        middle = Middle("research")
+        for _ in range(2):  # each of the two asks a child, which uses 200, and goes on
+            while work(middle, types=["middle"]) or work(Costly()):
+                pass
+            go_on(store, top)
+        assert left == [1000, 1000, 800, 800, 1000, 800]
+
     def test_a_crash_does_not_begin_them_anew(self, store: SessionStore) -> None:
         SessionRuntime().create(AgentDefinition("parent", budget=Budget(max_tokens=250)), session_id="p")
         store.admit_input("p", "go")
@@ -295,7 +428,8 @@ def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:
     writes = [{"op": "set", "path": ["seen"], "value": 1}]
     agent = Parent("research", "plain", plain=lambda arguments, turn: ToolResult("here", writes))
     start(store, agent)
-    assert store.load_state("p").custom_state == {"seen": 1}
+    state = store.load_state("p")
+    assert (state.custom_state, state.checkpoint_source) == ({"seen": 1}, "staging")
     assert not store.has_staged_changes("p")
 
 

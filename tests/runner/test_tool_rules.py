@@ -104,6 +104,26 @@ def test_client_tools_are_tools(store: SessionStore, session: str) -> None:
     assert results(store)[0][1]
 
 
+@pytest.mark.parametrize("asked_by", ["a rule", "the agent"])
+def test_a_client_tool_that_was_approved_is_the_clients(
+    asked_by: str, store: SessionStore, session: str
+) -> None:
+    agent = ScriptedAgent([calls("refund", cents=5), "done"], client_tools=["refund"])
+    if asked_by == "a rule":
+        store.set_tool_rule("refund", "ask")
+    else:
+        agent.tool_options = {"refund": {"approval": True}}
+    assert SessionRunner(agent).run(session).kind == "suspended_client_tool"
+    store.submit_tool_result(session, "call-1", approved=True, arguments={"cents": 4})
+    assert SessionRunner(agent).wake(session).kind == "suspended_client_tool"
+    [entry] = (store.load_state(session).pending_client_tool_calls or {}).values()
+    assert (entry["kind"], entry["arguments"]) == ("client_tool", {"cents": 4})
+    assert store.submit_tool_result(session, "call-1", result="paid").outcome == "accepted"
+    assert SessionRunner(agent).wake(session).kind == "completed"
+    assert results(store)[0][0] == "paid"
+    whole(store, session)
+
+
 def test_a_rule_that_was_revoked_is_not_followed(store: SessionStore, session: str) -> None:
     store.delete_tool_rule(store.set_tool_rule("refund", "deny").rule_id)
     agent = Shop()

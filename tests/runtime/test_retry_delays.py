@@ -21,6 +21,8 @@ def test_the_waits_of_a_model_call() -> None:
             [1.0, 2.0, 3.0, 3.0],
         ),
         "a timeout is transient": (TimeoutError(), PLAIN, [1.0]),
+        "a lost connection too": (ConnectionResetError(), PLAIN, [1.0]),
+        "unless others are named": (ConnectionError(), RetryPolicy(retry_on=(ValueError,)), [None]),
         "anything else is not": (ValueError("no"), PLAIN, [None]),
         "unless it is named": (ValueError("no"), RetryPolicy(jitter=0.0, retry_on=(ValueError,)), [1.0]),
         "what the provider asks for": (TransientError("busy", retry_after=90), PLAIN, [90.0, 90.0]),

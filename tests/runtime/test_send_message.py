@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from helix_sessions.exceptions import InvalidInput, SessionConflict
+from helix_sessions.exceptions import InvalidInput, SessionConflict, TransientError
 from helix_sessions.runtime import (
     Budget,
     ChangeBudget,
@@ -211,6 +211,18 @@ class TestTheAgent:
         saved = runtime.execute("s", SendMessage("hello", agent))
         assert saved.state.execution == Execution("failed", "RuntimeError: boom", 1, None)
         assert saved.state.messages == [HELLO, calls("look").message, tool_message("look", 1)]
+
+    def test_what_it_used_counts_for_the_session(self, runtime, session, store):
+        used = {"input_tokens": 3, "output_tokens": 1, "cost": 0.5}
+        for agent in (Scripted([says("one", usage=used)]), lambda _: says("two", usage=used)):
+            runtime.execute("s", SendMessage("hello", agent))
+        total = store.get_usage("s")
+        assert (total.input_tokens, total.output_tokens, total.cost) == (6, 2, 1.0)
+
+    def test_nobody_waits_long_for_the_next_attempt(self, runtime, session):
+        agent = Scripted([TransientError("busy", retry_after=3600), says("hi")])
+        saved = runtime.execute("s", SendMessage("hello", agent))
+        assert saved.state.execution == Execution("failed", "busy", 0, None)
 
     @each("kind", ["client_tools", "approval_tools"])
     def test_tools_of_others_are_waited_for(self, runtime, session, kind):

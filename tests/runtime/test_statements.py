@@ -14,6 +14,8 @@ LOAD, LOCK = 1, 1
 WRITES = {"postgresql": 1, "sqlite": 3}
 """One statement for all tables, or one for each: events, the agent, the session."""
 
+SPEND = 2
+
 BESIDE = ("SAVEPOINT", "RELEASE", "SELECT current_setting", "SELECT set_config")
 """What a transaction in a transaction costs."""
 
@@ -35,10 +37,11 @@ def test_an_action(runtime, long, engine):
 
 
 def test_a_message(runtime, long, engine):
-    """The message and the outcome: two locks, two writes, one of them with messages besides."""
+    """The message and the outcome: two locks, two writes, one of them with messages besides; and before the
+    agent is asked, whose session it is and how the spend limits stand."""
     found = statements(lambda: runtime.execute("s", SendMessage("hello", lambda session: "hi")))
     messages = 0 if engine == "postgresql" else 2
-    assert len(found) == LOAD + 2 * (LOCK + WRITES[engine]) + messages, found
+    assert len(found) == LOAD + 2 * (LOCK + WRITES[engine]) + messages + SPEND, found
 
 
 def test_a_read(runtime, long):

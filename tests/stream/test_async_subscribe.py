@@ -171,3 +171,16 @@ def test_fragments_come_in_their_place(astore: AsyncSessionStore, run_async: Run
             assert [isinstance(item, Fragment) for item in seen] == [True, False, True]
 
     run_async(main)
+
+
+def test_fragments_that_come_before_the_log_is_open_are_kept(
+    astore: AsyncSessionStore, run_async: Run
+) -> None:
+    async def main() -> None:
+        tail = astore.subscribe("s", fragments=True)
+        hub.publish("default", Fragment(session_id="s", data="early", after_seq=1))
+        await asyncio.sleep(0)  # the feed shares it; nobody has asked for the log yet
+        assert (await take(tail, 1))[0].data == "early"
+        await tail.aclose()
+
+    run_async(main)

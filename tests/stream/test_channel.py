@@ -136,6 +136,30 @@ def test_own_fragments_come_once(store: SessionStore) -> None:
         assert next(tail).data == {"writer": 0, "n": 0}
 
 
+def test_a_channel_that_is_given_up_leaves_no_file_open(store: SessionStore, channel: Channel) -> None:
+    def open_files_after_use() -> int:
+        store.emit_event("s", "ticked", 1)
+        wait_until(lambda: channel._thread is None)
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files_after_use()
+    assert [open_files_after_use() for _ in range(3)] == [before] * 3
+
+
+def test_pieces_that_do_not_follow_each_other_keep_their_places(way: Way, other: Other) -> None:
+    places = [(0, 5), (1, 5), (3, 5), (4, 9), (6, 9)]
+    way.hold()
+    for index, after in places:
+        hub.publish(
+            "default", Fragment(session_id="s", data=index, after_seq=after, message_id="m", index=index)
+        )
+    way.reopen()
+
+    heard = [fragment for payload in other.hear(4) for fragment in channels._fragments(payload)]
+    assert [(fragment.index, fragment.after_seq) for fragment in heard] == places
+    assert [fragment.data for fragment in heard] == [index for index, _ in places]
+
+
 def test_what_was_committed_before_it_listened_is_seen_when_it_does(store: SessionStore, way: Way) -> None:
     way.hold()
     with store.subscribe("s") as tail:

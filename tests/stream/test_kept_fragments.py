@@ -297,7 +297,7 @@ def test_writes_are_few_and_none_waits_for_them(
         write(using, batches)
 
     monkeypatch.setattr(kept, "write", counting)
-    monkeypatch.setattr("helix_sessions.stream.keeper._keepers", {})
+    monkeypatch.setattr("helix_sessions.stream.fragment_writer._writers", {})
 
     def speak(turn: TurnContext) -> str:
         for piece in PIECES:

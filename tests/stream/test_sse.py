@@ -74,7 +74,7 @@ def test_a_frame_has_the_number_the_type_and_the_event(
         assert second.data.keys() == {
             "session_id", "seq", "type", "data", "turn_id", "run_id", "created_at"
         }  # fmt: skip
-        assert reading.parser.retry == 2000
+        assert reading.parser.retry == 3000
 
     run_async(main)
 
@@ -286,7 +286,7 @@ def test_a_user_has_so_many_streams_and_no_more(client: AsyncClient, run_async: 
         await first.next()
         refused = await client.get(STREAM)
         assert refused.status_code == 429
-        assert refused["Retry-After"] == "2"
+        assert refused["Retry-After"] == "3"
         assert json.loads(refused.content)["code"] == "too_many_streams"
         await first.close()
         third = await opened(client, "?after=0")

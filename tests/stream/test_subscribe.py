@@ -211,6 +211,19 @@ def test_fragments_come_in_their_place_and_are_not_stored(store: SessionStore, s
     assert [event.type for event in store.get_events(session)] == ["session_started", "ticked"]
 
 
+def test_a_fragment_after_an_event_that_was_not_poked_makes_its_reader_look(
+    store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.subscribe(session, after=1, fragments=True) as tail:
+        assert tail.some(0.01) == []
+        with monkeypatch.context() as patch:
+            patch.setattr(hub, "announce", lambda *_: None)  # the poke is lost
+            store.emit_event(session, "ticked", 1)
+        assert tail.some(0.01) == []
+        store.publish_fragment(session, "after it")
+        assert [next(tail).data for _ in range(2)] == [1, "after it"]
+
+
 def test_fragments_are_dropped_first(store: SessionStore, session: str) -> None:
     with store.subscribe(session, fragments=True) as tail:
         for n in range(2_000):

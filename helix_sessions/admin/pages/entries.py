@@ -83,6 +83,12 @@ class Entry:
     document: Shown | None
     is_truncated: bool
     calls: list[Call] = field(default_factory=list)
+    after: timedelta | None = None
+    """How long after the entry before it."""
+    position: int | None = None
+    """Of a message in the transcript."""
+    feedback: list[Any] = field(default_factory=list)
+    """What people think of it."""
 
     @property
     def look(self) -> str:
@@ -181,6 +187,7 @@ def _entry(row: dict[str, Any]) -> Entry:
         turn_id=row["turn_id"],
         document=None if text is None else shown_beginning(text, row["size"]),
         is_truncated=bool(row.get("truncated")),
+        position=row.get("message_position"),
     )
 
 

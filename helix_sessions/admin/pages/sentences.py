@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.admin.presentation import moment
+from helix_sessions.messages import errors
 
 LONGEST = 240
 
@@ -123,11 +124,24 @@ def _model_called(data: dict[str, Any]) -> str:
     return f"{text} · {_('attempt %s') % attempt}" if attempt not in (None, 1) else text
 
 
+def _failed(name: str, data: dict[str, Any]) -> str:
+    error = _word({"error": errors.in_words(data.get("error") or data)}, "error").strip()
+    return f"{name}: {error}" if error else name
+
+
 def _model_failed(data: dict[str, Any]) -> str:
-    error = data.get("error")
-    said = error.get("message") if isinstance(error, dict) else error
-    text = _("Model error: %s") % _word({"said": said}, "said")
+    text = _failed(_("Model error"), data)
     return f"{text} · {_('retried')}" if data.get("retry_at") else text
+
+
+def _spend_warning(data: dict[str, Any]) -> str:
+    limit = " ".join(filter(None, (_word(data, name) for name in ("scope", "key", "window"))))
+    return _("Spend limit almost reached: %s") % limit
+
+
+def _feedback(data: dict[str, Any]) -> str:
+    words = {"up": _("Thumb up for message %s"), "down": _("Thumb down for message %s")}
+    return words.get(str(data.get("rating")), _("Feedback on message %s withdrawn")) % _word(data, "position")
 
 
 _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -149,6 +163,8 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "counter_raised": lambda data: f"{_word(data, 'counter')} = {_word(data, 'value')}",
     "tool_rule_set": _rule_set,
     "tool_rule_deleted": lambda data: _("Tool rule revoked: %(decision)s %(tool)s") % _rule(data),
+    "spend_warning": _spend_warning,
+    "schedule_fired": lambda data: _("Fired by a schedule, for %s") % _word(data, "firing_at"),
     "session_updated": lambda data: _("Description changed: %s") % _names(data, "fields"),
     "metadata_patched": lambda data: _("Metadata changed: %s") % _names(data, "keys"),
     "messages_truncated": lambda data: _("%s messages truncated") % _word(data, "removed"),
@@ -159,20 +175,23 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "interrupt_cleared": lambda data: _("The request to stop was taken"),
     "handoff": lambda data: _("Handed over to %s") % _word(data, "to"),
+    "subgraph_started": lambda data: _("Sub-graph started: %s") % _word(data, "name"),
+    "subgraph_finished": lambda data: _("Sub-graph ended: %s") % _word(data, "name"),
     "subagent_spawned": lambda data: _("Sub-session started: %s") % _word(data, "agent_type"),
     "subagent_updated": lambda data: _("Sub-session changed"),
     "subagent_result": lambda data: _("Sub-session ended"),
     "operator_action": _operator,
     "expiry_changed": _expiry,
-    "llm_error": lambda data: _("Model error: %s") % (_word(data, "error") or _word(data, "message")),
-    "tool_error": lambda data: _("Tool failed: %s") % _word(data, "error"),
-    "error": lambda data: _("Error: %s") % (_word(data, "error") or _word(data, "message")),
+    "llm_error": lambda data: _failed(_("Model error"), data),
+    "tool_error": lambda data: _failed(_("Tool failed"), data),
+    "error": lambda data: _failed(_("Error"), data),
     "compaction_started": lambda data: _("Older messages are being summarised"),
     "compacted": lambda data: _("Older messages were summarised"),
     "context_initialized": lambda data: _("The context of the model was set"),
     "context_updated": _told,
     "context_replaced": lambda data: _("The context of the model was set again"),
     "blob_attached": lambda data: _("Attached: %s") % data.get("media_type", ""),
+    "feedback_given": _feedback,
     "notes_put": lambda data: _("Notes kept: %s") % _names(data, "keys"),
     "notes_removed": lambda data: _("%s notes removed") % _word(data, "count"),
     "input_admitted": lambda data: _("Input admitted: %s") % _word(data, "delivery"),

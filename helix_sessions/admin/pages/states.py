@@ -6,7 +6,8 @@ from typing import Any
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import MASK, Shown, is_masked, masked, shown
+from helix_sessions.admin.documents import MASK, Shown, masked, shown
+from helix_sessions.content.documents import secret_keys
 from helix_sessions.exceptions import CheckpointNotFound, ContentUnreadable, InvalidInput
 from helix_sessions.models import Checkpoint, Session
 from helix_sessions.store import SessionStore
@@ -76,7 +77,8 @@ def _state_at(store: SessionStore, session: Session, name: str) -> dict[str, Any
 
 def _change(document: dict[str, Any], write: dict[str, Any]) -> Change:
     path = write["path"]
-    secret = any(isinstance(part, str) and is_masked(part) for part in path)
+    is_secret = secret_keys()
+    secret = any(isinstance(part, str) and is_secret(part) for part in path)
     is_there, old = _look_up(document, path)
     new = write.get("values", write.get("value"))
     return Change(

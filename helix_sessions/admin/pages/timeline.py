@@ -1,17 +1,24 @@
 """The timeline: all events of a session in the order of their numbers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode
+
+from django.utils import timezone
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.documents import CHARACTERS_SHOWN
 from helix_sessions.admin.pages.entries import KINDS, Entry, entries_of
-from helix_sessions.models import Event, Message, Session
+from helix_sessions.models import Event, Feedback, Message, Session
 
 PAGE_SIZE = 50
+MOST_FEEDBACK = 500
+FOLDED = 2
+"""So many events of bookkeeping in a row are folded into one line."""
 
 Row = dict[str, Any]
 
@@ -29,7 +36,7 @@ class View:
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "View":
         """Parse the query parameters; invalid ones are ignored."""
-        numbers = {name: _number(parameters.get(name)) for name in ("before", "after", "seq")}
+        numbers = {name: number(parameters.get(name)) for name in ("before", "after", "seq")}
         return cls(
             order="oldest" if parameters.get("order") == "oldest" else "newest",
             kind=str(parameters.get("kind", "")) if parameters.get("kind") in KINDS else "",
@@ -40,6 +47,16 @@ class View:
         """The query string of this view with something else instead."""
         kept = {"order": "" if self.order == "newest" else self.order, "kind": self.kind}
         return "?" + urlencode({name: value for name, value in {**kept, **changes}.items() if value})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What a timeline shows in one place: an entry, a day that begins, or bookkeeping to unfold."""
+
+    entry: Entry | None = None
+    day: datetime | None = None
+    folded: list[Entry] = field(default_factory=list)
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +96,11 @@ class Timeline:
         return self.view.address(order="oldest")
 
     @property
+    def blocks(self) -> list[Block]:
+        """The entries with a line between two days, and bookkeeping folded away."""
+        return list(_blocks(self.entries, self.view))
+
+    @property
     def kinds(self) -> list[dict[str, Any]]:
         """The links to the parts of a timeline."""
         return [
@@ -102,7 +124,7 @@ def timeline(session: Session, view: View) -> Timeline:
         has_older, has_newer = first is not None and first > begins, more
     else:
         has_older, has_newer = more, last is not None and last < session.head_seq and view.before is not None
-    entries = entries_of(with_messages(session.session_id, rows))
+    entries = _told(session, rows)
     return Timeline(
         view=view,
         entries=entries if view.order == "oldest" else entries[::-1],
@@ -113,10 +135,50 @@ def timeline(session: Session, view: View) -> Timeline:
     )
 
 
+def _blocks(entries: list[Entry], view: View) -> Iterator[Block]:
+    day = None
+    quiet: list[Entry] = []
+    for entry in entries:
+        today = timezone.localtime(entry.at).date()
+        is_quiet = entry.look == "quiet" and not view.kind
+        if quiet and (today != day or not is_quiet):
+            yield from _folded(quiet, view)
+            quiet = []
+        if today != day:
+            day = today
+            yield Block(day=entry.at)
+        if is_quiet:
+            quiet.append(entry)
+        else:
+            yield Block(entry=entry)
+    yield from _folded(quiet, view)
+
+
+def _folded(entries: list[Entry], view: View) -> Iterator[Block]:
+    """Several in a row are one line; a permanent link to one of them unfolds it."""
+    if len(entries) < FOLDED:
+        yield from (Block(entry=entry) for entry in entries)
+    else:
+        yield Block(folded=entries, is_open=view.seq in {entry.seq for entry in entries})
+
+
+def _told(session: Session, rows: list[Row]) -> list[Entry]:
+    """The entries of rows, each with the time since the one before it and what people think of it."""
+    entries = entries_of(with_messages(session.session_id, rows))
+    answers = {entry.seq: entry for entry in entries if entry.role == "assistant"}
+    if answers:
+        given = stored(Feedback).filter(session_id=session.session_id, message_seq__in=list(answers))
+        for row in given.order_by("message_seq", "author")[:MOST_FEEDBACK]:
+            answers[row.message_seq].feedback.append(row)
+    for before, entry in pairwise(entries):
+        entry.after = entry.at - before.at
+    return entries
+
+
 def newer_entries(session: Session, after: int) -> list[Entry]:
     """What happened after an event, oldest first, at most a page of it."""
     rows = list(_brief(session).filter(seq__gt=after).order_by("seq")[:PAGE_SIZE])
-    return entries_of(with_messages(session.session_id, rows))
+    return _told(session, rows)
 
 
 def _brief(session: Session) -> Any:
@@ -164,6 +226,6 @@ def with_messages(session_id: str, rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _number(value: Any) -> int | None:
+def number(value: Any) -> int | None:
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -1,11 +1,17 @@
 """A session's tree of sub-sessions."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
+
+from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.presentation import LIST_COLUMNS, Chip, status_chip
+from helix_sessions.admin.presentation import LIST_COLUMNS, Chip, is_ended, reason, status_chip
+from helix_sessions.messages.usage import totals_of
 from helix_sessions.models import Session, SubSessionRef
+from helix_sessions.types import UsageTotals
 
 MOST_NODES = 500
 DEEPEST = 20
@@ -28,6 +34,27 @@ class Node:
     def chip(self) -> Chip:
         """Its status."""
         return status_chip(self.status)
+
+    @property
+    def took(self) -> timedelta | None:
+        """From its creation to its end, or until now."""
+        if self.session is None:
+            return None
+        return (self.session.status_since if is_ended(self.session) else timezone.now()) - (
+            self.session.created_at
+        )
+
+    @property
+    def used(self) -> UsageTotals:
+        """What it has used by itself."""
+        return totals_of(self.session.usage if self.session is not None else None)
+
+    @property
+    def error(self) -> str:
+        """Why it failed."""
+        if self.session is None or self.status != "failed":
+            return ""
+        return reason(decryption.settle(self.session))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +87,20 @@ def tree(session_id: str) -> Tree:
     return Tree(nodes=top.children, count=len(seen) - 1, is_cut=is_cut or bool(level))
 
 
+def size(session_id: str) -> int:
+    """How many the tree lists, without reading them."""
+    seen, level = {session_id}, [session_id]
+    for _depth in range(DEEPEST):
+        if not level or len(seen) > MOST_NODES:
+            break
+        refs = stored(SubSessionRef).filter(session_id__in=level).values_list("sub_session_id", flat=True)
+        rows = stored(Session).filter(parent_session_id__in=level).values_list("session_id", flat=True)
+        most = MOST_NODES + 1
+        level = [key for key in dict.fromkeys([*refs[:most], *rows[:most]]) if key not in seen]
+        seen.update(level)
+    return min(len(seen) - 1, MOST_NODES)
+
+
 def _children(parents: list[str]) -> list[tuple[str, Node]]:
     refs = list(
         stored(SubSessionRef)
@@ -68,7 +109,7 @@ def _children(parents: list[str]) -> list[tuple[str, Node]]:
         .defer("result")[: MOST_NODES + 1]
     )
     local = {ref.sub_session_id for ref in refs if ref.location == "local"}
-    rows = stored(Session).only(*LIST_COLUMNS)
+    rows = stored(Session).only(*LIST_COLUMNS, "usage", "error", "failure_reason")
     found = {row.session_id: row for row in rows.filter(parent_session_id__in=parents)[: MOST_NODES + 1]}
     elsewhere = local - set(found)
     if elsewhere:

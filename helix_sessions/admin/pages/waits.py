@@ -15,6 +15,9 @@ PAGE_SIZE = 25
 SHOWN = 20
 """So many calls and sub-sessions of one session; the rest are counted."""
 
+LOOKED_INTO = 300
+"""So many sessions are searched for the calls of one tool."""
+
 COLUMNS = (
     "session_id",
     "agent_type",
@@ -54,11 +57,16 @@ class WaitingPage:
     items: list[Waiting]
     next_cursor: str | None
     is_first: bool
+    tool: str = ""
+    """The one tool whose calls are shown."""
 
 
-def waiting_page(cursor: str = "") -> WaitingPage:
-    """A page, in one query and one for the names of owners. An invalid cursor starts from the beginning."""
+def waiting_page(cursor: str = "", tool: str = "") -> WaitingPage:
+    """A page, in one query and one for the names of owners. An invalid cursor starts from the beginning. With
+    a tool, its calls among the sessions that wait longest."""
     rows = stored(Session).waiting().only(*COLUMNS).prefetch_related("owner")
+    if tool:
+        return _of_tool(rows.filter(awaiting_client=True), tool)
     after = _place(cursor)
     if after is not None:
         since, key = after
@@ -71,6 +79,19 @@ def waiting_page(cursor: str = "") -> WaitingPage:
         next_cursor=cursors.encode("waiting", last.waiting_since, last.session_id) if last else None,
         is_first=after is None,
     )
+
+
+def _of_tool(rows: Any, tool: str) -> WaitingPage:
+    found = []
+    for session in rows[:LOOKED_INTO]:
+        calls = [
+            as_pending(call_id, entry)
+            for call_id, entry in pending_calls.unanswered(session.pending_client_tool_calls)
+            if entry.get("tool_name") == tool
+        ]
+        if calls:
+            found.append(Waiting(session=session, calls=calls[:SHOWN], children=[], unshown=0))
+    return WaitingPage(items=found, next_cursor=None, is_first=True, tool=tool)
 
 
 def awaited(session: Session) -> list[Awaited]:

@@ -1,6 +1,6 @@
 """A turn of a pydantic-ai agent, and a call of one of its tools."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from helix_sessions.agents.pydantic_ai.fragments import Fragments, can_stream
 from helix_sessions.agents.pydantic_ai.refusals import refuse
 from helix_sessions.agents.pydantic_ai.seam import Handed, Seam
 from helix_sessions.messages.tool_ledger import calls_in
+from helix_sessions.runtime.agents import EveryTool
 from helix_sessions.runtime.loop.stops import Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, CallResult, FrameworkOutcome, words
 from helix_sessions.runtime.turn_context import TurnContext
@@ -45,7 +46,7 @@ class PydanticAgent:
         self.subagents = dict(subagents or {})
         refuse(agent, subagents=self.subagents, makes_deps=deps is not None)
         self._deps = deps
-        self.tools = _EveryTool(self._call)
+        self.tools = EveryTool(self._call)
 
     def prompt_of(self, prompt: Any) -> Any:
         return messages.prompt_of(prompt)
@@ -207,22 +208,6 @@ class PydanticAgent:
             ],
             id="helix_sessions_subagents",
         )
-
-
-class _EveryTool(Mapping[str, Callable[..., Any]]):
-    """The tools of an agent whose toolsets say only in a run which there are."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        return self._call
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 1
 
 
 def _instruction(text: str) -> Callable[[], str]:

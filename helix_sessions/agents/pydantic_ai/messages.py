@@ -45,7 +45,10 @@ def model_message(message: Mapping[str, Any]) -> Any:
         return _with_content(native, message) if role == "tool" and "content" in message else native
     found = forms.framework_of(message)
     if found is not None:
-        raise FrameworkMismatch(f"pydantic-ai cannot read messages of {forms.NAMES[found]}.")
+        shared = forms.shared(message)
+        if shared is None:
+            raise FrameworkMismatch(f"pydantic-ai cannot read messages of {forms.NAMES[found]}.")
+        message = shared
     content = message.get("content")
     if role == "assistant":
         return ModelResponse(parts=[*_texts(content), *_calls(message)])

@@ -7,6 +7,8 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.fields import empty
 
+from helix_sessions.api import oas
+
 MAX_ID = 255
 MAX_CHECKPOINT_ID = 512
 
@@ -110,5 +112,5 @@ class ChoiceText(serializers.ChoiceField):
 
 def shaped(field: type[DocumentField], schema: dict[str, Any]) -> type[DocumentField]:
     """The field with a narrower description in the schema."""
-    annotation = {"field": schema, "field_component_name": None}
+    annotation = {"field": oas.written(schema), "field_component_name": None}
     return type(field.__name__, (field,), {"_spectacular_annotation": annotation})

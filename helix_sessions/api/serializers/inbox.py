@@ -11,6 +11,7 @@ from helix_sessions.api.serializers.fields import (
     TextField,
 )
 from helix_sessions.api.serializers.pages import PageQuery
+from helix_sessions.api.serializers.sessions import PriorityField
 from helix_sessions.types import DELIVERIES
 
 
@@ -19,6 +20,7 @@ class AdmitInput(Input):
     input_id = IdField(required=False, allow_null=True)
     delivery = ChoiceText(DELIVERIES, required=False)
     resume = FlagField(required=False, help_text="Whether to notify the driver of the session.")
+    priority = PriorityField(required=False)
 
 
 class DeliveryInput(Input):

@@ -1,5 +1,7 @@
 """Sessions: created, branched, listed, described."""
 
+from typing import Any
+
 from helix_sessions.api.serializers.fields import (
     CheckpointIdField,
     ChoiceText,
@@ -13,9 +15,17 @@ from helix_sessions.api.serializers.fields import (
     WholeField,
     shaped,
 )
-from helix_sessions.types import MODES
+from helix_sessions.types import HIGHEST_PRIORITY, LOWEST_PRIORITY, MODES
 
 OwnerField = shaped(DocumentField, {"type": ["integer", "string", "null"]})
+
+
+class PriorityField(WholeField):
+    """How urgent it is beside others."""
+
+    def __init__(self, **options: Any) -> None:
+        limits = {"min_value": LOWEST_PRIORITY, "max_value": HIGHEST_PRIORITY}
+        super().__init__(**{"help_text": "Higher ones go first; above 0 for drivers.", **limits, **options})
 
 
 class SessionInput(Input):
@@ -36,6 +46,7 @@ class SessionInput(Input):
     expires_at = MomentField(required=False, allow_null=True)
     tracing_context = DocumentField(required=False)
     workspace_ref = DocumentField(required=False)
+    priority = PriorityField(required=False)
 
 
 class NewSessionInput(SessionInput):

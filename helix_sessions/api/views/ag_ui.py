@@ -38,7 +38,7 @@ class AGUIView(FrontView):
         """Run the agent with the last message of the input, or with the answers in its `resume`.
 
         While calls are open, `resume` has to answer all of them; otherwise the stream is a `RUN_ERROR`, and
-        nothing is stored.
+        nothing is stored. The policy is asked for `admit_input` or `submit_tool_result` too.
         """
         given = self.input(RunAgentInput)
         head = self.store.get_session_head(session_id)

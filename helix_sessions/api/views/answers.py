@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse
-from django.urls import reverse
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 
@@ -40,7 +39,7 @@ class AnswerLinksView(View):
         link = self.store.create_answer_link(
             session_id, given["tool_call_id"], lifetime=lifetime, may_edit=given.get("may_edit", False)
         )
-        url = request.build_absolute_uri(reverse("helix_sessions:answer", args=[link.token]))
+        url = self.address("answer", link.token)
         return json_response(AnswerLink(token=link.token, url=url, expires_at=link.expires_at), status=201)
 
 

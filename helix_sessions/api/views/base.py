@@ -6,12 +6,12 @@ negotiation, metadata and exception handler are for its own views: here they are
 
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
-from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.metadata import SimpleMetadata
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
@@ -32,6 +32,14 @@ from helix_sessions.api.serializers.pages import NoQuery
 from helix_sessions.api.throttles import ScopeThrottle
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Page, SessionHead, SessionState
+
+T = TypeVar("T")
+
+VERSION = "v1"
+"""Every address is there with this prefix too. A change that would break clients gets another."""
+
+VERSIONED = f"{VERSION}-"
+"""How the names of those addresses begin."""
 
 
 class View(APIView):
@@ -149,7 +157,7 @@ class View(APIView):
         unchanged = self.not_modified(etag(head.version))
         if unchanged is not None:
             return unchanged
-        found = read(head)
+        found = self.visible(read(head))
         if isinstance(found, Page):
             return page_response(self.request, found, version=head.version)
         return json_response(found, version=head.version)
@@ -163,8 +171,11 @@ class View(APIView):
 
     def shown(self, state: SessionState, **options: Any) -> HttpResponse:
         """A state, as this user may see it."""
-        hidden = private_state.keys_hidden_from(self.request.user)
-        return json_response(private_state.without(state, hidden), version=state.version, **options)
+        return json_response(self.visible(state), version=state.version, **options)
+
+    def visible(self, value: T) -> T:
+        """What this user may see of a value of the store."""
+        return private_state.without(value, private_state.keys_hidden_from(self.request.user))
 
     def unchanged(self, session_id: str) -> HttpResponse | None:
         """A 304, if the caller has this version already. No document is read for it."""
@@ -172,25 +183,21 @@ class View(APIView):
             return None
         return self.not_modified(etag(self.store.get_session_head(session_id).version))
 
+    def address(self, name: str, *ids: str) -> str:
+        """The absolute address of this name, with the version in it if the request names one."""
+        match = self.request.resolver_match
+        if match is not None and (match.url_name or "").startswith(VERSIONED):
+            name = f"{VERSIONED}{name}"
+        return self.request.build_absolute_uri(reverse(f"helix_sessions:{name}", args=ids))
+
     def location(self, session_id: str) -> dict[str, str]:
         """Return the header that says where a new session is."""
-        path = reverse("helix_sessions:session", args=[session_id])
-        return {"Location": self.request.build_absolute_uri(path)}
+        return {"Location": self.address("session", session_id)}
 
     def not_modified(self, tag: str) -> HttpResponse | None:
         if conditions.is_current(self.request, tag):
             return HttpResponse(status=304, headers={"ETag": tag})
         return None
-
-
-class UnknownView(View):
-    """An address below ours that there is not."""
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Answer 404 to an authenticated user."""
-        self.perform_authentication(request)
-        self.check_permissions(request)
-        raise NotFound("There is no such address.")
 
 
 @cache

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.core import signing
 from django.http import FileResponse, HttpResponse, HttpResponseBase
-from django.urls import reverse
 from django.utils import timezone
 from rest_framework.exceptions import NotFound
 from rest_framework.permissions import AllowAny
@@ -60,7 +59,7 @@ class BlobView(View):
         self.query()
         blob = self.store.get_blob(session_id, sha256)
         ticket = signing.dumps([session_id, blob.sha256], salt=_SALT)
-        url = request.build_absolute_uri(reverse("helix_sessions:blob-content", args=[ticket]))
+        url = self.address("blob-content", ticket)
         address = BlobAddress(url=url, expires_at=timezone.now() + LIFETIME)
         return json_response(address, headers={"Cache-Control": "no-store"})
 

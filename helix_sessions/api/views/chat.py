@@ -93,7 +93,7 @@ class ChatView(FrontView):
         """Send a message, or the answers to calls, and follow the answer as a UI message stream.
 
         The id of the message is the input id: sent again, it is followed again. Closing the connection
-        stops nothing.
+        stops nothing. The policy is asked for `admit_input`, `submit_tool_result` or `regenerate_answer` too.
         """
         given = self.input(ChatInput)
         head = self.store.get_session_head(session_id)

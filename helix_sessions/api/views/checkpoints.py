@@ -42,7 +42,7 @@ class CheckpointsView(View):
         meta = self.input(CheckpointMetaInput)
         expected = self.expected_version(session_id)
         checkpoint = self.store.create_checkpoint(session_id, meta, expected_version=expected)
-        return json_response(checkpoint, status=201, version=checkpoint.state.version)
+        return json_response(self.visible(checkpoint), status=201, version=checkpoint.state.version)
 
 
 class LatestCheckpointView(View):

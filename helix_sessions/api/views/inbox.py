@@ -10,6 +10,7 @@ from helix_sessions.api import examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Scheduled
 from helix_sessions.api.pagination import page_response
+from helix_sessions.api.policy import check_priority
 from helix_sessions.api.responses import json_response
 from helix_sessions.api.schema import Query, listing, operation
 from helix_sessions.api.serializers.inbox import AdmitInput, DeliveryInput, InputsQuery, StopInput, WaitQuery
@@ -51,6 +52,7 @@ class InputsView(View):
         """Admit a prompt, durably and once for each input id."""
         given = self.input(AdmitInput)
         prompt = given.pop("prompt")
+        check_priority(request.user, given.get("priority"))
         version = self.expected_version(session_id)
         receipt = self.store.admit_input(session_id, prompt, **given, expected_version=version)
         return json_response(receipt, status=201)

@@ -63,7 +63,7 @@ class LeaseView(View):
         lease = fences.lease_of(self.request, session_id)
         if lease is None:
             self.store.get_session_head(session_id)
-            raise ParseError(f"The header {fences.HEADER} says which lease it is.")
+            raise ParseError(fences.NEEDED)
         return lease
 
 

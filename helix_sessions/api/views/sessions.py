@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.http import HttpResponse
-from django.urls import reverse
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
@@ -43,7 +42,7 @@ class RootView(View):
     def get(self, request: Request) -> HttpResponse:
         """Where to begin."""
         self.query()
-        return json_response(Root(sessions=request.build_absolute_uri(reverse("helix_sessions:sessions"))))
+        return json_response(Root(sessions=self.address("sessions")))
 
 
 class CreatingView(View):

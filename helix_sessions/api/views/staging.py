@@ -36,7 +36,7 @@ class StagingView(View):
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """List what is staged, in the order it will be applied."""
         page = self.query(StagingQuery)
-        return page_response(request, self.store.list_staged_changes(session_id, **page))
+        return page_response(request, self.visible(self.store.list_staged_changes(session_id, **page)))
 
 
 class StagedChangeView(View):
@@ -53,7 +53,9 @@ class StagedChangeView(View):
         """Stage a tool's writes for the commit of its step. A repeated call replaces them in place."""
         writes = self.input(StagedInput)["writes"]
         self.check_version(session_id)
-        return json_response(self.store.stage_changes(session_id, step_id, tool_call_id, writes))
+        return json_response(
+            self.visible(self.store.stage_changes(session_id, step_id, tool_call_id, writes))
+        )
 
 
 class PromoteView(View):

@@ -56,7 +56,7 @@ class StateView(View):
         """Save a whole state, with a checkpoint. Omitted keys take their default; PATCH changes parts."""
         state = state_from(session_id, self.input(StateInput))
         saved = self.store.save_state(session_id, state, expected_version=self.expected_version(session_id))
-        return json_response(saved, version=saved.version)
+        return self.shown(saved)
 
     @operation(
         "merge_custom_state",
@@ -77,7 +77,7 @@ class StateView(View):
         writes = sent if isinstance(sent, list) else checked(MergeInput, sent)["writes"]
         expected = self.expected_version(session_id)
         state = self.store.merge_custom_state(session_id, writes, expected_version=expected)
-        return json_response(state, version=state.version)
+        return self.shown(state)
 
 
 class StatusView(View):

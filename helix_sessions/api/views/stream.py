@@ -6,6 +6,7 @@ ASGI iterates on the event loop, and under WSGI nothing of asyncio is used.
 
 import asyncio
 import copy
+import json
 from collections.abc import Mapping
 from concurrent.futures import Future
 from importlib import import_module
@@ -16,7 +17,6 @@ from django.contrib.auth import get_user
 from django.core.handlers.asgi import ASGIRequest
 from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import Throttled, ValidationError
@@ -24,11 +24,13 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
 from helix_sessions.api import examples, private_state, streams, tickets
+from helix_sessions.api.audit import REQUEST_ID
 from helix_sessions.api.idempotency import idempotent
-from helix_sessions.api.outputs import StreamTicket
+from helix_sessions.api.outputs import Polled, StreamTicket
 from helix_sessions.api.responses import json_response
-from helix_sessions.api.schema import operation, verb
+from helix_sessions.api.schema import Query, operation
 from helix_sessions.api.serializers.events import StreamQuery
+from helix_sessions.api.throttles import RATE_LIMIT
 from helix_sessions.api.tickets import PARAMETER, TicketAuthentication
 from helix_sessions.api.views.base import View
 from helix_sessions.conf import conf
@@ -77,9 +79,28 @@ class StreamView(View):
     def get_throttles(self) -> list[Any]:
         return [] if self.again else super().get_throttles()
 
-    @verb("follow_events")
+    @operation(
+        "follow_events",
+        tag="events",
+        response=Polled,
+        example={"items": [examples.EVENT], "after": 6, "closed": False},
+        frames=sse.named("tool_called", sse.numbered(6, json.dumps(examples.EVENT))).decode(),
+        also={204: None},
+        query=(
+            Query("after", "Start after the event with this number; without it at the head.", int),
+            Query("types", "Only these types of events.", many=True),
+            Query("run", "Only the events of this run; the stream ends with it.", str),
+            Query("named", "`false` leaves `event:` out.", bool),
+            Query("wait", "Long poll: answer once, after this many seconds at the latest.", float),
+        ),
+        etag=False,
+    )
     def get(self, request: Request, session_id: str) -> HttpResponse:
-        """Follow the log from an event on."""
+        """Follow the log from an event on, as server-sent events.
+
+        It is a long poll with `wait`, under WSGI, and for clients that accept only JSON. 204 when the run is
+        over and its last event was seen.
+        """
         if self.again:
             self.store.get_session_head(session_id)
             return Admitted()
@@ -131,8 +152,7 @@ class StreamTicketsView(View):
         """Get a read-only address that a browser's `EventSource` opens without a login, for a short time."""
         self.store.get_session_head(session_id)
         ticket, expires_at = tickets.issue(request.user, session_id)
-        path = reverse("helix_sessions:event-stream", args=[session_id])
-        url = request.build_absolute_uri(f"{path}?{urlencode({PARAMETER: ticket})}")
+        url = f"{self.address('event-stream', session_id)}?{urlencode({PARAMETER: ticket})}"
         headers = {"Cache-Control": "no-store"}
         return json_response(StreamTicket(url=url, expires_at=expires_at), status=201, headers=headers)
 
@@ -161,6 +181,9 @@ def _wait(request: Request, seconds: float | None, as_json: bool) -> float | Non
     return conf.STREAM_WAIT_SECONDS if seconds is None else min(seconds, conf.STREAM_WAIT_SECONDS)
 
 
+_KEPT = (REQUEST_ID, *RATE_LIMIT)
+"""Headers of the admission that a stream answers with."""
+
 _admit = StreamView.as_view()
 _admit_again = StreamView.as_view(again=True)
 
@@ -172,6 +195,7 @@ def event_stream(request: HttpRequest, session_id: str) -> HttpResponseBase:
     answer = _admit(request, session_id=session_id)
     if not isinstance(answer, Admitted) or answer.request is None:
         return answer
+    answer.request.headers.update((name, answer[name]) for name in _KEPT if name in answer)
     if not isinstance(request, ASGIRequest):
         return streams.long_poll_in_thread(answer.request, alone=not request.META.get("wsgi.multithread"))
     # A ticket opens the stream; it need not be valid for as long as the stream is open.
@@ -183,8 +207,21 @@ def event_stream(request: HttpRequest, session_id: str) -> HttpResponseBase:
         return await asyncio.wrap_future(recheck(request, session_id))
 
     return StreamingHttpResponse(
-        streams.EventStream(answer.request, may_go_on), content_type=sse.CONTENT_TYPE, headers=sse.HEADERS
+        streams.EventStream(answer.request, may_go_on),
+        content_type=sse.CONTENT_TYPE,
+        headers={**answer.request.headers, **sse.HEADERS},
     )
+
+
+@csrf_exempt
+@non_atomic_requests
+def alias(request: HttpRequest, session_id: str) -> HttpResponseBase:
+    """The same at another address, which the schema leaves out."""
+    return event_stream(request, session_id)
+
+
+# What the schema describes.
+event_stream.cls, event_stream.initkwargs = StreamView, {}  # type: ignore[attr-defined]
 
 
 def recheck(request: HttpRequest, session_id: str) -> "Future[bool]":

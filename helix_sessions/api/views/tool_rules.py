@@ -3,7 +3,7 @@
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import operator_examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.responses import json_response, no_content
 from helix_sessions.api.schema import Query, operation
@@ -20,7 +20,7 @@ class ToolRulesView(View):
         "list_tool_rules",
         tag="tool rules",
         response=Page[ToolRule],
-        example={"items": [examples.TOOL_RULE], "next_cursor": None},
+        example={"items": [operator_examples.TOOL_RULE], "next_cursor": None},
         query=(
             Query("tool", "Only rules of this name or pattern."),
             Query("decision", "Only rules that decide so.", enum=TOOL_DECISIONS),
@@ -42,7 +42,7 @@ class ToolRulesView(View):
         sent={"tool": "refund", "decision": "ask", "agent_type": "support"},
         response=ToolRule,
         status=201,
-        example=examples.TOOL_RULE,
+        example=operator_examples.TOOL_RULE,
         etag=False,
     )
     @idempotent
@@ -56,7 +56,9 @@ class ToolRulesView(View):
 
 
 class ToolRuleView(View):
-    @operation("get_tool_rule", tag="tool rules", response=ToolRule, example=examples.TOOL_RULE, etag=False)
+    @operation(
+        "get_tool_rule", tag="tool rules", response=ToolRule, example=operator_examples.TOOL_RULE, etag=False
+    )
     def get(self, request: Request, rule_id: str) -> HttpResponse:
         """Read a tool rule."""
         self.query()

@@ -3,9 +3,10 @@
 from typing import Any
 
 from django.http import HttpResponse
+from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import examples, fences
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Scheduled
 from helix_sessions.api.responses import json_response, no_content
@@ -20,7 +21,6 @@ from helix_sessions.api.serializers.turns import (
 from helix_sessions.api.views.base import View
 from helix_sessions.api.views.inbox import scheduled
 from helix_sessions.api.views.states import state_from
-from helix_sessions.conf import conf
 from helix_sessions.runtime.agents import is_driven_here
 from helix_sessions.types import CommitResult, Resumption, SessionState, Turn
 
@@ -46,7 +46,7 @@ class TurnsView(View):
         """
         given = self.input(TurnInput)
         turn = self.store.begin_turn(session_id, **given, expected_version=self.expected_version(session_id))
-        return json_response(turn, status=201, version=turn.state.version)
+        return json_response(self.visible(turn), status=201, version=turn.state.version)
 
 
 class SuspendView(View):
@@ -92,15 +92,18 @@ class ResumeView(View):
     def post(self, request: Request, session_id: str) -> HttpResponse:
         """Resume a session that is suspended, interrupted or paused: of N callers exactly one does.
 
-        409 `still_waiting` names what is missing. For a caller who executes the run itself. A session whose
-        type `AGENTS` names is driven by a worker, so there it is a request for a run (202), and a message
-        is admitted to the inbox.
+        409 `still_waiting` names what is missing. It is for a driver that executes the run itself, under
+        its lease (`Helix-Fence`), so that no run is left without an owner. Without one, a session whose
+        type `AGENTS` names is left to a worker: a run is requested (202), and a message is admitted to the
+        inbox. Any other request without a lease is refused with 400.
         """
         given = self.input(ResumeInput)
-        if conf.AGENTS and is_driven_here(self.store.get_session_head(session_id).agent_type):
-            return self._request_run(session_id, given.get("message"))
+        if fences.fence_of(request) is None:
+            if is_driven_here(self.store.get_session_head(session_id).agent_type):
+                return self._request_run(session_id, given.get("message"))
+            raise ParseError(fences.NEEDED)
         resumed = self.store.resume(session_id, **given, expected_version=self.expected_version(session_id))
-        return json_response(resumed, version=resumed.state.version)
+        return json_response(self.visible(resumed), version=resumed.state.version)
 
     def _request_run(self, session_id: str, message: Any) -> HttpResponse:
         version = self.expected_version(session_id)
@@ -125,7 +128,7 @@ class RewindView(View):
         """Rewind state and transcript to a checkpoint, by default the latest."""
         given = self.input(RewindInput)
         state = self.store.rewind(session_id, **given, expected_version=self.expected_version(session_id))
-        return json_response(state, version=state.version)
+        return self.shown(state)
 
 
 class ChildView(View):

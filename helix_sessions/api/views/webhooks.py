@@ -3,7 +3,7 @@
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import examples, operator_examples
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.pagination import page_response
 from helix_sessions.api.responses import json_response, no_content
@@ -26,7 +26,7 @@ class WebhooksView(View):
         "list_webhooks",
         tag="webhooks",
         response=Page[Webhook],
-        example={"items": [examples.WEBHOOK], "next_cursor": None},
+        example={"items": [operator_examples.WEBHOOK], "next_cursor": None},
         etag=False,
     )
     def get(self, request: Request) -> HttpResponse:
@@ -41,7 +41,7 @@ class WebhooksView(View):
         sent={"url": "https://hooks.example.com/agents", "events": ["run.finished", "call.waiting"]},
         response=CreatedWebhook,
         status=201,
-        example={**examples.WEBHOOK, "secret": _SECRET},
+        example={**operator_examples.WEBHOOK, "secret": _SECRET},
         etag=False,
     )
     @idempotent
@@ -52,7 +52,7 @@ class WebhooksView(View):
 
 
 class WebhookView(View):
-    @operation("get_webhook", tag="webhooks", response=Webhook, example=examples.WEBHOOK, etag=False)
+    @operation("get_webhook", tag="webhooks", response=Webhook, example=operator_examples.WEBHOOK, etag=False)
     def get(self, request: Request, webhook_id: str) -> HttpResponse:
         """Read a webhook, without its secret."""
         self.query()
@@ -64,7 +64,7 @@ class WebhookView(View):
         request=WebhookPatch,
         sent={"enabled": False},
         response=Webhook,
-        example={**examples.WEBHOOK, "enabled": False},
+        example={**operator_examples.WEBHOOK, "enabled": False},
         etag=False,
     )
     def patch(self, request: Request, webhook_id: str) -> HttpResponse:
@@ -83,7 +83,7 @@ class DeliveriesView(View):
         "list_webhook_deliveries",
         tag="webhooks",
         response=Page[WebhookDelivery],
-        example={"items": [examples.WEBHOOK_DELIVERY], "next_cursor": None},
+        example={"items": [operator_examples.WEBHOOK_DELIVERY], "next_cursor": None},
         query=(Query("state", "Only those in this state.", enum=DELIVERY_STATES), *PAGE),
         etag=False,
         linked=True,
@@ -100,7 +100,7 @@ class ReplayView(View):
         tag="webhooks",
         response=WebhookDelivery,
         example={
-            **examples.WEBHOOK_DELIVERY,
+            **operator_examples.WEBHOOK_DELIVERY,
             **{"state": "waiting", "attempts": 0, "due_at": examples.AT, "delivered_at": None},
         },
         etag=False,

@@ -35,10 +35,13 @@ LONG = 2048
 class Draft:
     """Notes and messages, and the head that they will make."""
 
-    def __init__(self, checkpoint: StoredCheckpoint, head: Head, reader: Reader, codec: Codec) -> None:
+    def __init__(
+        self, checkpoint: StoredCheckpoint, head: Head, reader: Reader, codec: Codec, *, says: bool
+    ) -> None:
         self.notes: dict[str, Any] = {}
         self.run_ids: dict[str, str | None] = {}
         self.messages: list[dict[str, JSON]] = []
+        self._says = says
         self._codec = codec
         self._reader = reader
         self._head = head
@@ -71,7 +74,7 @@ class Draft:
                 continue
             if type(value) is not list:
                 filled[channel] = self._codec.dump(value)
-            elif channel == "messages" and self._namespace == "":
+            elif channel == "messages" and self._namespace == "" and self._says:
                 filled[channel] = self._messages(channel, value)
             else:
                 filled[channel] = self._list(channel, value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helix_sessions.content import documents
-from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound
+from helix_sessions.exceptions import CheckpointNotFound, FrameworkMismatch, SessionNotFound
 from helix_sessions.integrations import forms
 from helix_sessions.integrations.langgraph import documents as stored
 from helix_sessions.integrations.langgraph import first_form, keys
@@ -66,7 +66,8 @@ class Head:
 class Reader:
     """Reads one thread for one call: what its checkpoints share is read once, every value is made anew."""
 
-    def __init__(self, store: SessionStore, thread: str, codec: Codec) -> None:
+    def __init__(self, store: SessionStore, thread: str, codec: Codec, agent_type: str | None) -> None:
+        self._agent_type = agent_type
         self._store = store
         self._thread = thread
         self._codec = codec
@@ -92,13 +93,27 @@ class Reader:
         if not notes:  # it was removed, or is older than heads are
             notes = self.notes(prefix=keys.checkpoints(namespace), last_first=True, limit=1)
         if not notes and session.message_count:
-            forms.refuse_session_of_others(self._store, self._thread, "langgraph", plain=forms.is_any)
+            self._refuse_others(session)
         return Head(
             version=session.version,
             status=session.status,
             message_count=session.message_count,
             checkpoint=self.checkpoint_of(notes[0]) if notes else None,
         )
+
+    def _refuse_others(self, session: SessionHead) -> None:
+        """Refuse to begin a thread in what another agent said, of which a graph would know nothing."""
+        forms.refuse_session_of_others(self._store, self._thread, "langgraph")
+        is_others = self._agent_type not in (None, session.agent_type)
+        if (
+            is_others
+            and not self.notes(prefix=keys.HEADS, limit=1)
+            and not self.notes(prefix=keys.CHECKPOINTS, limit=1)
+        ):
+            raise FrameworkMismatch(
+                f"Session {self._thread!r} has messages of an agent of the type {session.agent_type!r} and "
+                "no checkpoints of LangGraph. `durable(graph)` goes on with what they say."
+            )
 
     def find(self, namespace: str, *checkpoints: str) -> StoredCheckpoint | None:
         """The first of these checkpoints, if it is there; all are read at once."""

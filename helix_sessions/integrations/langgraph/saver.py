@@ -255,7 +255,7 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
         return reader.find(address.namespace, str(address.checkpoint))
 
     def _thread(self, thread: str) -> Thread:
-        return Thread(self._store, thread, Codec(self.serde), self._heads)
+        return Thread(self._store, thread, Codec(self.serde), self._heads, agent_type=self._agent_type)
 
     def _tuple(
         self, reader: Reader, thread: str, found: StoredCheckpoint, read: Callable[[str], str]

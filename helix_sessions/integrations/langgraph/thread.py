@@ -87,14 +87,20 @@ class Heads:
 class Thread:
     """One thread, that is: the notes and messages of one session."""
 
-    def __init__(self, store: SessionStore, thread: str, codec: Codec, heads: Heads) -> None:
+    def __init__(
+        self, store: SessionStore, thread: str, codec: Codec, heads: Heads, *, agent_type: str | None
+    ) -> None:
+        """`agent_type`: that of sessions whose transcript is what the root graph's messages say; `None`: the
+        transcript is somebody else's to write."""
+        self._agent_type = agent_type
+        self.says = agent_type is not None
         self.store = store
         self.id = thread
         self.codec = codec
         self.heads = heads
 
     def reader(self) -> Reader:
-        return Reader(self.store, self.id, self.codec)
+        return Reader(self.store, self.id, self.codec, self._agent_type)
 
     def _head(self, namespace: str) -> Head:
         return self.heads.get(self.id, namespace) or self.reader().head(namespace)
@@ -118,7 +124,7 @@ class Thread:
             while True:
                 if self._is_overtaken(checkpoint, kind, head):
                     raise _stale(checkpoint.parent, head)
-                draft = Draft(checkpoint, head, self.reader(), self.codec)
+                draft = Draft(checkpoint, head, self.reader(), self.codec, says=self.says)
                 draft.fill(values, versions, changed)
                 try:
                     if not head.version:

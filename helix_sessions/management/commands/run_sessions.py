@@ -4,16 +4,22 @@ import os
 import signal
 import threading
 from argparse import ArgumentParser
+from contextlib import ExitStack
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandError
 
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.runtime.agents import configured_agents
+from helix_sessions.runtime.companion import WebhookSender
+from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
-from helix_sessions.runtime.webhook_sender import WebhookSender
 from helix_sessions.types import RunOutcome
+
+ALERTS_SECONDS = 5.0
+"""How often it is seen whether an alert is due."""
 
 
 class Command(StoreCommand):
@@ -41,20 +47,38 @@ class Command(StoreCommand):
             raise CommandError(str(error)) from error
         if not agents:
             raise CommandError("HELIX_SESSIONS['AGENTS'] names no agents.")
+        sender = WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"])
+
+        def driven(session_id: str, outcome: RunOutcome) -> None:
+            sender.look()
+            if options["verbosity"]:
+                self._show(session_id, outcome)
+
         worker = Worker(
             using=options["database"],
             concurrency=options["concurrency"],
             lease_ttl=options["lease"],
             poll=options["poll"],
-            on_outcome=self._show if options["verbosity"] else None,
+            on_outcome=driven,
         )
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        with WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"]):
+        with Presence(worker), sender, self._console(options):
             tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
+
+    def _console(self, options: dict[str, Any]) -> ExitStack:
+        """What operators asked for in the admin, where there is one: bulk actions, and alerts."""
+        stack = ExitStack()
+        if apps.is_installed("django.contrib.admin"):
+            from helix_sessions.admin.companions import AlertWatcher, BulkRunner
+
+            stack.enter_context(AlertWatcher(options["database"], poll=max(options["poll"], ALERTS_SECONDS)))
+            runner = BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
+            stack.enter_context(runner)
+        return stack
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:
         error = f": {outcome.error}" if outcome.error else ""

@@ -5,10 +5,13 @@ from typing import Any
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput
+from helix_sessions.messages.errors import in_words
 from helix_sessions.runtime import errors
 from helix_sessions.runtime.actions.base import ActionContext, StagedAction
 from helix_sessions.runtime.collected import CollectedJournal
-from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop, budget_exceeded
+from helix_sessions.runtime.loop.endings import budget_exceeded, ended_by_spend
+from helix_sessions.runtime.loop.journal import OverSpent
+from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop
 from helix_sessions.runtime.loop.stops import Stop
 from helix_sessions.runtime.outcomes import MOST_OF_AN_ERROR, read, storable
 from helix_sessions.store.driving.boundaries import Ending
@@ -81,6 +84,11 @@ class SendMessage(StagedAction):
 
     async def _call(self, journal: CollectedJournal, context: ActionContext) -> tuple[str, str | None]:
         """A callable answers once, with as many messages as it likes."""
+        try:
+            await context.io.db(journal.ask_spend)
+        except OverSpent as error:
+            journal.ending = ended_by_spend(error.limits, journal.spent())
+            return _status(journal.ending)
         value = await context.io.ask(lambda: self.agent(journal.current()), journal.stop)
         answer = read(value, one_message=False)
         journal.progress.turns += 1
@@ -98,7 +106,7 @@ def _status(ending: Ending | None) -> tuple[str, str | None]:
     if ending.error is None:
         return ending.status, None
     exceeded = ending.failure_reason == errors.BUDGET_EXCEEDED
-    return "budget_exceeded" if exceeded else ending.status, ending.error["message"][:MOST_OF_AN_ERROR]
+    return "budget_exceeded" if exceeded else ending.status, in_words(ending.error)[:MOST_OF_AN_ERROR]
 
 
 def _by_user(text: str) -> dict[str, str]:

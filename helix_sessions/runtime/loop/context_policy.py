@@ -64,7 +64,8 @@ class ContextPolicy:
         if not self.has_sources:
             return
         row = driver.known.row
-        if _is_waiting(row.pending_client_tool_calls) or _is_waiting(row.suspended_awaiting_children):
+        waits = (row.pending_client_tool_calls, row.suspended_awaiting_children)
+        if any(map(documents.has_entries, waits)):
             self._owed = True  # nothing may come between a call and its result
         else:
             self._reconcile(driver)
@@ -87,11 +88,11 @@ class ContextPolicy:
         return self._compact(driver, "overflow")
 
     def _seen(self, driver: Driver) -> ModelContext:
-        told, known, model = driver.take_told(), self._known, _model(driver)
-        if known is None or told.others_wrote or known.model != model:
+        appended, known, model = driver.take_appended(), self._known, _model(driver)
+        if known is None or appended.others_wrote or known.model != model:
             known = read_context(driver.store, driver.session_id, known, model=model)
-        elif told.messages:
-            known = known.followed_by(told.messages, told.seq)
+        elif appended.messages:
+            known = known.followed_by(appended.messages, appended.seq)
         self._known = known
         # An agent may change what it is shown; what is known is another copy.
         return replace(known.context, messages=documents.load(documents.write(known.context.messages)))
@@ -129,7 +130,3 @@ def _store(driver: Driver) -> SessionStore:
 def _model(driver: Driver) -> str | None:
     model = driver.definition.model
     return model if isinstance(model, str) and model else None
-
-
-def _is_waiting(text: str | None) -> bool:
-    return text not in (None, "{}")

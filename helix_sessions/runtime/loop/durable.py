@@ -1,5 +1,6 @@
 """The journal of a session that is driven: every step is committed under the lease as it happens."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from helix_sessions.runtime import budgets, retries, telemetry
 from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.loop.context_policy import ContextPolicy
 from helix_sessions.runtime.loop.io import IO
-from helix_sessions.runtime.loop.journal import OpenCalls, Progress, Waits
+from helix_sessions.runtime.loop.journal import OpenCalls, OverSpent, Progress, Waits
 from helix_sessions.runtime.loop.lease_keeper import OwnedSession
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store.driving import boundaries, suspensions, trees
@@ -22,6 +23,8 @@ from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
 from helix_sessions.store.driving.driver import Driver, Settled
 from helix_sessions.store.driving.suspensions import SpawnedCall
 from helix_sessions.store.driving.turn_log import TurnStart, turn_id_of
+from helix_sessions.store.engine.spending import Standings
+from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.transcript.fragments import MessageStream
 from helix_sessions.types import PendingCall, Run, Spawn
 from helix_sessions.values.agents import AgentDefinition, Budget
@@ -31,6 +34,7 @@ class DurableJournal:
     """One run of an owned session."""
 
     names_models = True
+    longest_wait = math.inf
 
     def __init__(
         self,
@@ -94,8 +98,13 @@ class DurableJournal:
     def reached(self, budget: Budget | None) -> str | None:
         return budgets.reached_in_tree(budget, self.spent(), self._tree)
 
+    def overspent(self, usage: Any = None) -> Standings:
+        return spend_checks.reached(spend_checks.with_usage(self._driver.spend, usage))
+
     async def start(self, number: int) -> TurnContext:
         await self._end_stream()
+        if number:
+            await self._check_spend()
         if number and self._opened != number:
             await self._policy_prepare()
             start = TurnStart(
@@ -197,8 +206,17 @@ class DurableJournal:
         depth = await self._io.db(suspensions.depth_of, self._driver, most)
         if depth >= most:
             return {call["id"]: f"Sub-agents may be {most} deep." for call, _ in spawns}
-        many = conf.MAX_CHILDREN_PER_TURN
-        return {call["id"]: f"A turn may spawn {many} sub-agents." for call, _ in spawns[many:]}
+        refused: dict[str, str] = {}
+        asked: set[str] = set()
+        for call, spawn in spawns:
+            companion = suspensions.companion_id(self._driver.session_id, spawn)
+            if companion is not None and companion in asked:
+                refused[call["id"]] = "The sub-agent answers another call of this turn. Call it again."
+            elif len(asked) == conf.MAX_CHILDREN_PER_TURN:
+                refused[call["id"]] = f"A turn may spawn {conf.MAX_CHILDREN_PER_TURN} sub-agents."
+            else:
+                asked.add(companion or call["id"])
+        return refused
 
     async def call_failed(self, turn: TurnContext, attempt: int, error: Any, wait: float) -> None:
         await self._end_stream()
@@ -217,6 +235,8 @@ class DurableJournal:
         self._stop_if_asked()
         await self._io.wait(self._owned.stop, wait)
         if not self._owned.stop.is_set():
+            await self._check_spend()
+            self._driver.spend_is_asked = True
             number = self.progress.turns + 1
             await self._io.db(
                 self._driver.call_again, turn.turn_id, number, self.definition.model, attempt + 1
@@ -224,6 +244,15 @@ class DurableJournal:
 
     async def makes_smaller(self, error: Exception) -> bool:
         return bool(await self._slow(partial(self._policy.after_overflow, self._driver, error)))
+
+    async def _check_spend(self) -> None:
+        """See that something is left of every limit of spending, as of now."""
+        if not self._driver.spend_is_asked:
+            await self._io.db(self._driver.ask_spend)
+        self._driver.spend_is_asked = False
+        overspent = self.overspent()
+        if overspent and not self._driver.is_asked_to_stop:
+            raise OverSpent(overspent)
 
     async def _measure(self, turn: int) -> None:
         """See what those have used that count for the session's budget, once for each turn."""

@@ -14,6 +14,7 @@ from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
 from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.engine.spending import Standings
 from helix_sessions.types import PendingCall, Run, Spawn
 from helix_sessions.values.agents import AgentDefinition, Budget
 
@@ -40,6 +41,14 @@ class Waits(Exception):
     """The next attempt comes later, by whichever driver; the session was given back."""
 
 
+class OverSpent(Exception):
+    """Nothing is left of these limits of spending, so the model is not asked."""
+
+    def __init__(self, limits: Standings) -> None:
+        super().__init__()
+        self.limits = limits
+
+
 class Journal(Protocol):
     """What the loop asks of where it writes."""
 
@@ -48,6 +57,8 @@ class Journal(Protocol):
     open_calls: OpenCalls
     names_models: bool
     """Whether messages say which model they are of."""
+    longest_wait: float
+    """Seconds after which a failed call of the model is not made again."""
 
     @property
     def failed_attempts(self) -> int:
@@ -63,8 +74,11 @@ class Journal(Protocol):
     def reached(self, budget: Budget | None) -> str | None:
         """The limit of the budget, or of one above it, that was reached, if one was."""
 
+    def overspent(self, usage: Any = None) -> Standings:
+        """The limits of spending of which nothing is left, with this usage, as far as it is known here."""
+
     async def start(self, number: int) -> TurnContext:
-        """Begin a turn; `number` 0 is for the open calls."""
+        """Begin a turn; `number` 0 is for the open calls. `OverSpent` if nothing is left for it."""
 
     async def say(self, turn: TurnContext, step: Step, calls: Sequence[ToolCall]) -> None:
         """Log calls before they are executed, with the message that makes them."""

@@ -11,10 +11,10 @@ from helix_sessions.exceptions import Fenced
 from helix_sessions.messages.tool_ledger import ToolCall, calls_in
 from helix_sessions.runtime import budgets, errors, retries, telemetry, tools
 from helix_sessions.runtime.agents import Toolbox
-from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.loop.context_policy import Unavailable
+from helix_sessions.runtime.loop.endings import budget_exceeded, ended_by_spend, failed, overspent
 from helix_sessions.runtime.loop.io import IO
-from helix_sessions.runtime.loop.journal import Journal
+from helix_sessions.runtime.loop.journal import Journal, OverSpent
 from helix_sessions.runtime.loop.stops import Stop
 from helix_sessions.runtime.outcomes import Answer, added, read
 from helix_sessions.runtime.turn_context import TurnContext, settling
@@ -59,6 +59,8 @@ class RunLoop:
         self._stop = stop
         self._bounds = bounds
         self._span: telemetry.AgentSpan | None = None
+        self._began = 0.0
+        """When the model was asked."""
 
     async def run(self) -> Outcome:
         """Drive it; what became of it."""
@@ -79,8 +81,10 @@ class RunLoop:
                 await self._turn()
         except _Ended as ended:
             return ended.outcome
+        except OverSpent as error:
+            return await self._journal.end(ended_by_spend(error.limits, self._journal.spent()))
         except Unavailable as error:
-            return await self._journal.end(_failed(errors.CONTEXT_UNAVAILABLE, str(error)))
+            return await self._journal.end(failed(errors.CONTEXT_UNAVAILABLE, str(error)))
 
     async def _turn(self) -> None:
         """One call of the model and what follows from it."""
@@ -92,7 +96,7 @@ class RunLoop:
         exceeded = budget_exceeded(self._journal, budgets.defined(turn.definition, self._agent))
         if exceeded is not None:
             raise _Ended(await self._journal.end(exceeded))
-        began = time.monotonic()
+        began = self._began = time.monotonic()
         answer, turn = await self._answer(turn)
         progress = self._journal.progress
         progress.turns += 1
@@ -154,11 +158,13 @@ class RunLoop:
         """Wait for the next attempt, or end the run."""
         turn.close()
         wait = retries.delay(error, self._retry_policy, attempt)
+        if wait is not None and wait > self._journal.longest_wait:
+            wait = None
         told = errors.document(errors.code_of(error), error, attempt=attempt)
         if wait is None:
             _log.warning("The agent of session %r raised.", turn.session_id, exc_info=error)
             step = {"turn_id": turn.turn_id, "attempt": attempt, "error": told, "retry_at": None}
-            ending = replace(_failed(errors.AGENT_RAISED, told), failed_call=step)
+            ending = replace(failed(errors.AGENT_RAISED, told), failed_call=step)
             raise _Ended(await self._journal.end(ending))
         await self._journal.call_failed(turn, attempt, told, wait)
         self._journal.check()
@@ -173,9 +179,11 @@ class RunLoop:
         step = None
         if said:
             message = {"role": "assistant", "content": said, "interrupted": True}
-            finished = {"turn": self._journal.progress.turns + 1, "finish_reason": "interrupted"}
-            message = self._named(message, turn.definition.model)
-            step = Step(turn_id=turn.turn_id, number=0, messages=[message], finished=finished)
+            model, number = turn.definition.model, self._journal.progress.turns + 1
+            finished = {"turn": number, "model": model, "usage": None, "finish_reason": "interrupted"}
+            messages = [self._named(message, model)]
+            step = Step(turn_id=turn.turn_id, number=0, messages=messages, finished=finished)
+            step = _timed(step, self._began)
         raise _Ended(await self._journal.end(INTERRUPTED, step))
 
     async def _follow(
@@ -205,11 +213,12 @@ class RunLoop:
         open_calls = self._journal.open_calls
         turn = await self._journal.start(0)
         step = Step(turn_id=turn.turn_id, number=0)
-        await self._journal.say(turn, step, open_calls.calls)
         order = [call["id"] for call in open_calls.calls]
         asked = tools.Asked(order=order, approved=set(order) - set(open_calls.tries))
         for call in open_calls.calls:
             tools.add_executed(asked, self._toolbox, call)
+        clients = {call.tool_call_id for call in asked.pending}
+        await self._journal.say(turn, step, [call for call in open_calls.calls if call["id"] not in clients])
         results = {call["id"]: tools.refused(call, why) for call, why in asked.refused}
         spawns: list[tuple[ToolCall, Any]] = list(asked.spawns)
         if asked.own:
@@ -282,7 +291,7 @@ class RunLoop:
             ending = INTERRUPTED
         elif answer.error is not None:
             code = answer.error_code or errors.AGENT_FAILED
-            ending = replace(_failed(code, answer.error), goes_on=True)
+            ending = replace(failed(code, answer.error), goes_on=True)
         else:
             ending = Ending(status="completed", output=answer.output)
         await self._commit(step, ending)
@@ -296,7 +305,8 @@ class RunLoop:
             most_steers=self._bounds.most_steers,
         )
         leaves = self._journal.leaves
-        following = Next(ending=ending, turn=None if leaves else start, limit=self._limit)
+        limit = partial(self._limit, step.usage)
+        following = Next(ending=ending, turn=None if leaves else start, limit=limit)
         try:
             outcome = await self._journal.commit(step, following)
         except REFUSED as error:
@@ -318,15 +328,17 @@ class RunLoop:
             messages += _in_order(asked, results)
         said = replace(step, messages=messages, writes=(), discard=True)
         told = errors.document(errors.AGENT_RAISED, error)
-        raise _Ended(await self._journal.end(_failed(errors.AGENT_RAISED, told), said))
+        raise _Ended(await self._journal.end(failed(errors.AGENT_RAISED, told), said))
 
-    def _limit(self, definition: AgentDefinition) -> Ending | None:
-        """How the run ends because of its limits, if one is reached and work remains."""
+    def _limit(self, usage: Any, definition: AgentDefinition) -> Ending | None:
+        """How the run ends because of its limits, if one is reached and work remains. `usage` is what the
+        step adds to what was spent."""
         limit = self._bounds.turn_limit
         if limit is not None and self._journal.progress.turns >= limit:
             said = f"The run has taken {limit} turns, and work remains."
-            return _failed(errors.TURN_LIMIT_EXCEEDED, said)
-        return budget_exceeded(self._journal, budgets.defined(definition, self._agent))
+            return failed(errors.TURN_LIMIT_EXCEEDED, said)
+        held = budget_exceeded(self._journal, budgets.defined(definition, self._agent))
+        return held or overspent(self._journal, usage)
 
     def _named(self, message: dict[str, Any], model: Any) -> dict[str, Any]:
         """A message with the model that said it, where that is kept."""
@@ -342,23 +354,6 @@ class RunLoop:
     def _turn_timeout(self) -> float | None:
         own = getattr(self._agent, "turn_timeout", None)
         return self._bounds.turn_timeout if own is None else own
-
-
-def budget_exceeded(journal: Journal, definition: AgentDefinition) -> Ending | None:
-    """How a run ends whose budget is used up; the session is paused, with its inbox."""
-    why = journal.reached(definition.budget)
-    return None if why is None else ended_by_budget(why, journal.spent())
-
-
-def ended_by_budget(why: str, spent: Spent) -> Ending:
-    """A run ends because a limit was reached; the session is paused, with its inbox."""
-    failed = _failed(errors.BUDGET_EXCEEDED, why)
-    return replace(failed, session_status="paused", carried=spent.as_document())
-
-
-def _failed(code: str, error: str | Mapping[str, Any]) -> Ending:
-    told = dict(error) if isinstance(error, Mapping) else errors.document(code, error)
-    return Ending(status="failed", error=told, failure_reason=code)
 
 
 def _name(model: Any) -> str | None:

@@ -17,6 +17,7 @@ from helix_sessions.exceptions import (
     InvalidInput,
     LeaseHeld,
     NotConfigured,
+    NotFound,
     SessionBusy,
     SessionNotFound,
 )
@@ -29,6 +30,7 @@ from helix_sessions.runtime.loop.session_loop import IDLE, SessionLoop, outcome_
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.store.driving import claims
 from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.engine.claiming import NoShare
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.types import Lease, RetryPolicy, Run, RunOutcome
 from helix_sessions.values.agents import value_of
@@ -140,6 +142,7 @@ class SessionRunner:
 
     async def _drive(self, io: IO, session_id: str, *, forced: bool) -> RunOutcome:
         place = (self.store.using, session_id)
+        pause = _SHORTEST_LOOK
         if forced and place in driving.get():
             raise InvalidInput(f"The session {session_id!r} cannot wait for itself.")
         outcome: RunOutcome | None = None
@@ -155,6 +158,12 @@ class SessionRunner:
                 knocked = False
                 try:
                     found = await self._attempt(io, owned, forced=forced)
+                except NoShare:
+                    if not forced or self._closing.is_set():
+                        return outcome or IDLE  # it is runnable, and taken up when it may run
+                    pause = min(pause * 1.5, _LONGEST_LOOK)
+                    await io.sleep(pause)
+                    continue
                 finally:
                     knocked = keeper.leave(owned, found)
                 if found is not None:
@@ -174,7 +183,13 @@ class SessionRunner:
         """Claim the session and drive it, unless another process does: `None`."""
         try:
             driver = await io.db(
-                claim_session, self.store, owned.session_id, self.owner, self.lease_ttl, forced=forced
+                claim_session,
+                self.store,
+                owned.session_id,
+                self.owner,
+                self.lease_ttl,
+                forced=forced,
+                bounded=not driving.get(),
             )
         except LeaseHeld:
             return None
@@ -196,7 +211,7 @@ class SessionRunner:
         return outcome or IDLE
 
     async def _own(self, io: IO, owned: OwnedSession, driver: Driver, *, forced: bool) -> RunOutcome | None:
-        """Drive a session under its lease; `None`: it was lost to another owner."""
+        """Drive a session under its lease; `None`: another owner has it now."""
         lease = cast(Lease, driver.lease)
         owned.stale_request = driver.stale_request
         keeper.keep(owned, lease)
@@ -211,7 +226,7 @@ class SessionRunner:
         try:
             return await loop.run(forced=forced)
         except Fenced:
-            return None
+            return None if forced else await io.db(self._decided, driver)
         except GeneratorExit:  # the event loop is gone, and nothing can be awaited any more
             raise
         except BaseException as error:
@@ -222,6 +237,16 @@ class SessionRunner:
         finally:
             driving.reset(token)
             keeper.let_go(owned)
+
+    def _decided(self, driver: Driver) -> RunOutcome | None:
+        """The outcome of a run that was ended by a decision from outside; `None`: another owner has the
+        session now."""
+        try:
+            if driver.run is None or self.store.get_lease(driver.session_id) is not None:
+                return None
+            return outcome_of(self.store.get_run(driver.session_id, driver.run.run_id))
+        except NotFound:
+            return None
 
     def _owned(self, session_id: str) -> OwnedSession:
         return OwnedSession(
@@ -309,6 +334,7 @@ class SessionRunner:
 
     async def _sweep(self, io: IO) -> int:
         swept = 0
+        await io.db(self.store.settle_expired_calls)  # a deadline that has passed is an answer
         while not self._closing.is_set():
             try:
                 driver = await io.db(self.claim)

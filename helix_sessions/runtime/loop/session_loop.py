@@ -1,12 +1,13 @@
 """One owner's work on one session: what was left behind is put right, then run after run."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.utils import timezone
 
 from helix_sessions.conf import conf
+from helix_sessions.content import documents
 from helix_sessions.exceptions import NotResumable, StillWaiting
 from helix_sessions.messages.tool_ledger import ToolCall
 from helix_sessions.runtime import budgets, errors
@@ -14,14 +15,19 @@ from helix_sessions.runtime.agents import Toolbox
 from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.loop.context_policy import ContextPolicy, ContextSettings, Unavailable
 from helix_sessions.runtime.loop.durable import DurableJournal
+from helix_sessions.runtime.loop.endings import ended_by_budget, ended_by_spend
 from helix_sessions.runtime.loop.io import IO
 from helix_sessions.runtime.loop.journal import OpenCalls, Waits
 from helix_sessions.runtime.loop.lease_keeper import OwnedSession
-from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop, ended_by_budget
+from helix_sessions.runtime.loop.run_loop import Bounds, RunLoop
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls.resume import resume_driven
 from helix_sessions.store.driving import boundaries, claims, trees
+from helix_sessions.store.driving.boundaries import Ending
 from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
 from helix_sessions.store.driving.turn_log import TurnStart
+from helix_sessions.store.engine.session_rows import SessionRow
+from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.sessions.recover import RECOVERS, recovery_policy
 from helix_sessions.store.state.pending_calls import is_edited
 from helix_sessions.types import OutcomeKind, Run, RunOutcome, SessionStatus
@@ -31,6 +37,8 @@ IDLE = RunOutcome(kind="idle")
 _STOPPED = ("interrupted", "paused")
 _CARRIED = ("spent", "since", "spawned")
 """What a run that goes on with another's activity takes from its metadata."""
+_GOES_ON = (errors.BUDGET_EXCEEDED, errors.SPEND_LIMIT)
+"""The errors of a run whose activity goes on with the next."""
 _LATER = timedelta(seconds=5)
 """How long a session is left alone whose context is not available."""
 
@@ -81,6 +89,10 @@ class SessionLoop:
         begun: Begun | RunOutcome | None = None
         if self._driver.known.row.attempts > conf.MAX_INTERRUPTED_ATTEMPTS:
             return await self._io.db(self._end_crash_loop)
+        later = None if forced else _later(self._driver.known.row)
+        if later is not None:
+            await self._io.db(self._driver.release, at=later)
+            return IDLE
         if self._driver.known.row.run_id is not None:
             begun = await self._io.db(self._pick_up, policy, forced)
         outcome = self._outcome
@@ -171,7 +183,8 @@ class SessionLoop:
         if (row.awaiting_client and not overdue) or row.awaiting_children:
             return self._waits()
         last = driver.known.last_run
-        suspended = _is_some(row.pending_client_tool_calls) or _is_some(row.suspended_awaiting_children)
+        waits = (row.pending_client_tool_calls, row.suspended_awaiting_children)
+        suspended = any(map(documents.has_entries, waits))
         if row.status == "active" and last is not None and last.status.startswith("suspended_"):
             suspended = True
         stopped = row.status in _STOPPED and wanted and not row.pending_inputs
@@ -193,11 +206,14 @@ class SessionLoop:
         driver = self._driver
         turn = TurnStart(number=1, model=driver.definition.model, most_steers=self._bounds.most_steers)
         metadata = self._carried()
-        refused = self._refused_by_budget(metadata)
+        refused = self._refused(metadata)
         if refused is not None:
-            return refused
+            driver.begin(forced=True, turn=None, metadata=metadata)
+            return outcome_of(boundaries.end(driver, refused, usage=None, turns=0).run)
+        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
+        again = wanted and bool(driver.known.queued()) and claims.owes_answer(driver)
         try:
-            run = driver.begin(forced=wanted, turn=turn, metadata=metadata)
+            run = driver.begin(forced=wanted, turn=turn, metadata=metadata, takes_queued=not again)
         except NothingToDo:
             return IDLE
         except AskedToStop:
@@ -205,33 +221,34 @@ class SessionLoop:
             return IDLE
         return Begun(run=run, opened=1)
 
-    def _refused_by_budget(self, metadata: dict[str, Any]) -> RunOutcome | None:
-        """A run that nothing is left for fails without a turn, and its inputs stay where they are."""
+    def _refused(self, metadata: dict[str, Any]) -> Ending | None:
+        """How a run ends that nothing is left for: without a turn, and its inputs stay where they are."""
         driver = self._driver
         budget = budgets.defined(driver.definition, self._agent).budget
         own = budgets.spent_of(metadata.get("spent"))
         tree = trees.measure(driver, metadata) if trees.is_part_of_tree(driver, metadata) else trees.Tree()
         why = budgets.reached_in_tree(budget, own, tree)
-        if why is None:
-            return None
-        driver.begin(forced=True, turn=None, metadata=metadata)
-        return outcome_of(boundaries.end(driver, ended_by_budget(why, own), usage=None, turns=0).run)
+        if why is not None:
+            return ended_by_budget(why, own)
+        driver.ask_spend()
+        overspent = spend_checks.reached(driver.spend)
+        return ended_by_spend(overspent, own) if overspent else None
 
     def _carried(self) -> dict[str, Any]:
         """What the activity has used, if this run goes on with the one before."""
         last = self._driver.known.last_run
         if last is None:
             return {}
-        exceeded = isinstance(last.error, dict) and last.error.get("code") == errors.BUDGET_EXCEEDED
+        exceeded = isinstance(last.error, dict) and last.error.get("code") in _GOES_ON
         if last.status.startswith("suspended_") or exceeded:
             return {name: value for name, value in last.metadata.items() if name in _CARRIED}
         return {}
 
     def _resume(self) -> Begun:
-        driver, store = self._driver, _store(self._driver)
+        driver = self._driver
         self._policy.prepare(driver)
         metadata = self._carried()
-        resumption = store.resume(driver.session_id)
+        resumption = resume_driven(driver.store, driver.session_id)
         driver.resumed(resumption.run, metadata)
         calls: list[ToolCall] = [
             {
@@ -271,6 +288,16 @@ class SessionLoop:
         return RunOutcome(kind="failed", run=None if recovery is None else recovery.ended, error=error)
 
 
+def _later(row: SessionRow) -> datetime | None:
+    """When a paused session is looked at again that is to run later by the clock of this machine: the clock
+    of the database is ahead, and let it be taken. Not before the lease that was taken would have ended."""
+    at: datetime | None = row.run_requested_at
+    if row.status != "paused" or row.run_id is not None or at is None or at <= timezone.now():
+        return None
+    until: datetime = row.lease_expires_at
+    return max(at, until)
+
+
 def _patience(last_sign: Any) -> Any:
     """Until when a run without a lease is left to whoever began it; `None`: it is over."""
     if last_sign is None:
@@ -281,7 +308,3 @@ def _patience(last_sign: Any) -> Any:
 
 def _store(driver: Driver) -> SessionStore:
     return driver.store  # type: ignore[return-value]
-
-
-def _is_some(text: str | None) -> bool:
-    return text not in (None, "{}")

@@ -20,17 +20,23 @@ from helix_sessions.runtime.loop.runner import SessionRunner, claim_next, new_ow
 from helix_sessions.runtime.scheduling import configured_runner
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.state.runner_notices import RUNNERS
 from helix_sessions.stream.hub import hub
 from helix_sessions.types import Fragment, RunOutcome
 
 _log = logging.getLogger("helix_sessions.worker")
 
-LOOK_SECONDS = 1.5
-"""How long a worker that found nothing waits before it looks by itself: less than one query in a second."""
+LOOK_SECONDS = 2.0
+"""How long a worker that found nothing waits before it looks by itself. All that a process without work asks
+the database is less than one query in a second."""
 
-_DEADLINES_SECONDS = 30.0
-"""How often calls past their deadline are settled, so that their sessions go on."""
+DEADLINES_SECONDS = 15.0
+"""How often calls past their deadline are settled, so that their sessions go on, and what was spent is added
+up."""
+
+_SCHEDULES_SECONDS = 5.0
+"""How often schedules are fired; and when there is nothing left to drive, for firings that are queued."""
 
 
 @dataclass(slots=True)
@@ -69,6 +75,10 @@ class Worker:
         """How many more looks somebody has asked for."""
         self._next_look = 0.0
         self._next_deadlines = 0.0
+        self._next_schedules = 0.0
+        self._firing = threading.Lock()
+        self._has_driven = False
+        """Whether something was driven since schedules were fired."""
         self._until_idle = False
 
     def stop(self) -> None:
@@ -148,9 +158,12 @@ class Worker:
     def _claim(self) -> Driver | None:
         try:
             self._settle_deadlines()
+            self._fire_schedules()
             named = configured_agents()
             types = None if "*" in named else list(named)
             driver = claim_next(self._store, self.owner, self.lease_ttl, agent_types=types)
+            if driver is None and self._fire_schedules(at_rest=True):
+                driver = claim_next(self._store, self.owner, self.lease_ttl, agent_types=types)
         except Exception:
             _log.exception("Sessions could not be looked for.")
             connections.close_all()
@@ -166,9 +179,24 @@ class Worker:
         with self._changed:
             if now < self._next_deadlines:
                 return
-            first, self._next_deadlines = not self._next_deadlines, now + _DEADLINES_SECONDS
-        if not first:
-            self._store.settle_expired_calls()
+            self._next_deadlines = now + DEADLINES_SECONDS
+        self._store.settle_expired_calls()
+        spend_totals.fold(self.using)
+
+    def _fire_schedules(self, *, at_rest: bool = False) -> bool:
+        """Fire what is due, now and then, and once when the worker comes to rest; whether it looked."""
+        now = time.monotonic()
+        with self._changed:
+            if now < self._next_schedules and not (at_rest and self._has_driven):
+                return False
+            self._next_schedules, self._has_driven = now + _SCHEDULES_SECONDS, False
+        try:
+            with self._firing:  # another thread may look at what has not ended yet
+                self._store.fire_schedules()
+        except Exception:
+            _log.exception("Schedules could not be fired.")
+            connections.close_all()
+        return True
 
     def _drive(self, driver: Driver) -> None:
         key = driver.session_id
@@ -184,6 +212,8 @@ class Worker:
             self.tally.failed += 1
             _log.exception("Session %r could not be driven.", key)
             connections.close_all()
+        finally:
+            self._has_driven = True
 
     def _runner(self, agent_type: str) -> SessionRunner:
         if agent_type not in self._runners:

@@ -30,7 +30,12 @@
             }
             entry.classList.add("hx-new");
             if (button.dataset.order === "newest") {
-                list.prepend(entry);
+                const day = list.querySelector(":scope > .hx-newday:first-child");
+                if (day) {
+                    day.after(entry);
+                } else {
+                    list.prepend(entry);
+                }
             } else {
                 list.append(entry);
             }

@@ -36,6 +36,7 @@ from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.transactions import Transaction, locking_transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.runs import usages
 from helix_sessions.store.sessions.branch import branch
 from helix_sessions.store.sessions.create import new_owner, new_work
 from helix_sessions.store.sessions.listing import list_sessions
@@ -232,6 +233,7 @@ def save(
             if metadata != loaded.metadata:
                 _describe(work, documents.load(loaded.metadata), session.state.metadata, metadata)
             agent_records.put(work, loaded.record, record, changed)
+            _count_usage(work, loaded.record, record)
             if status != before[0]:
                 children.enter(tree, parent, work, {"status": status})
     except StaleState as stale:
@@ -240,6 +242,19 @@ def save(
     if known is not None:
         known = [*known[:kept], *(documents.load(text) for _, text in said)]
     return _loaded(store.using, work.session, record, known)
+
+
+def _count_usage(work: UnitOfWork, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
+    """Count what the execution of an agent has used, as far as an earlier save has not."""
+    old, new = (
+        None if record is None or record["execution"] is None else documents.load(record["execution"])
+        for record in (before, after)
+    )
+    if new is None or new.get("usage") is None:
+        return
+    same = before is not None and before["execution_count"] == after["execution_count"]
+    counted = old.get("usage") if same and old is not None else None
+    usages.replace(work, counted, documents.dump(new["usage"]))
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
+from django.utils import timezone
+
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionNotFound
@@ -193,6 +195,32 @@ def to_respawn(using: str, refs: Iterable[SubSessionRef]) -> list[SubSessionRef]
     return [ref for key, ref in known.items() if key in wanted]
 
 
+def respawn(tree: Transaction, parent: UnitOfWork) -> None:
+    """Let the children of the locked session that were failed with its suspension run again, and theirs."""
+    level = [parent]
+    while level:
+        using = tree.connection.alias
+        below = {
+            ref.sub_session_id: above
+            for above in level
+            for ref in to_respawn(using, sub_sessions.stored(using, above.session.session_id))
+        }
+        level = []
+        for key, above in sorted(below.items(), key=itemgetter(0)):
+            try:
+                child = tree.lock(key, ALL_COLUMNS)
+            except SessionNotFound:
+                continue
+            failed = (child.session.status, child.session.failure_reason) == ("failed", PARENT_SUSPENDED)
+            if not failed or not _is_theirs(child.session, above.session):
+                continue
+            statuses.enter(child, {"status": "active"})
+            runnable.request(child, timezone.now())
+            child.event("run_requested", {})
+            _note_in_ref(above, child, {"status": "active", "failure_reason": None})
+            level.append(child)
+
+
 def lock_with_parent(
     tree: Transaction,
     child_id: str,
@@ -261,8 +289,8 @@ def tell_parent(parent: UnitOfWork, outcome: dict[str, Any], *, anew: bool = Fal
             updated_at=parent.now,
         )
     call_id = ended[0] if ended else ref.parent_tool_call_id if ref is not None else None
-    told = {**outcome, "parent_tool_call_id": call_id}
-    parent.event("subagent_result", {name: value for name, value in told.items() if value is not None})
+    data = {**outcome, "parent_tool_call_id": call_id}
+    parent.event("subagent_result", {name: value for name, value in data.items() if value is not None})
 
 
 def _is_worth_a_lock(tree: Transaction, session_id: str, parent: SessionRow, *, only_running: bool) -> bool:

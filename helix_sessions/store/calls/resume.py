@@ -10,6 +10,7 @@ from helix_sessions.exceptions import NotResumable, RunInProgress, StillWaiting
 from helix_sessions.messages.tool_ledger import closing_message
 from helix_sessions.store.calls import call_index, children, sub_sessions, submissions
 from helix_sessions.store.engine import ids, inputs, open_calls
+from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import check_version, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -36,6 +37,24 @@ def resume(
     no result yet: the caller executes them, with the `arguments` they come with, and appends it, and only
     then what a user says next, so a `message` together with approved calls is refused as `StillWaiting`.
     """
+    return _resume(store, session_id, message, expected_version, run_id)
+
+
+@operation
+def resume_driven(store: Store, session_id: str) -> Resumption:
+    """`resume`, by the session's driver: the children that come back as `respawn` run again."""
+    return _resume(store, session_id, respawns=True)
+
+
+def _resume(
+    store: Store,
+    session_id: str,
+    message: str | Message | None = None,
+    expected_version: int | None = None,
+    run_id: str | None = None,
+    *,
+    respawns: bool = False,
+) -> Resumption:
     key = session_key(session_id)
     said = inputs.optional_turn_message(message)
     version = inputs.expected_version(expected_version)
@@ -62,6 +81,8 @@ def resume(
         call_index.complete(root, key, {i: pending_calls.is_expired(entry) for i, entry in calls.items()})
         run = runs.start(work, run_key, "{}")
         respawn = children.to_respawn(store.using, sub_sessions.stored(store.using, key))
+        if respawns and respawn:
+            children.respawn(tree, work)
     return Resumption(
         state=state_rows.state_of(work.session, custom),
         run=run,

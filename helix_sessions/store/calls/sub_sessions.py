@@ -7,7 +7,8 @@ from typing import Any
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SubSessionRefExists, SubSessionRefNotFound
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.state import child_waits, runnable
@@ -80,18 +81,10 @@ def list_sub_session_refs(
     store: Store, session_id: str, *, limit: int = 50, cursor: str | None = None
 ) -> Page[SubSessionRef]:
     """A page of the references, in the order they were added."""
-    inputs.integer(limit, "limit", minimum=1)
+    pager = Pager("sub_sessions", "seq", limit=limit, cursor=cursor)
     rows = models.SubSessionRef.objects.using(store.using).filter(session_id=session_key(session_id))
-    if cursor is not None:
-        [seq] = cursors.decode("sub_sessions", cursor, int)
-        rows = rows.filter(seq__gt=seq)
     store._read(session_id, ("session_id",))
-    found = list(rows.order_by("seq")[: min(limit, inputs.MAX_INTEGER - 1) + 1])
-    more = len(found) > limit
-    return Page(
-        items=[_value(row) for row in found[:limit]],
-        next_cursor=cursors.encode("sub_sessions", found[limit - 1].seq) if more else None,
-    )
+    return pager.page(rows, _value)
 
 
 def get_sub_session_refs(store: Store, session_id: str) -> list[SubSessionRef]:

@@ -181,10 +181,10 @@ def tell_expired(work: UnitOfWork, call_id: str) -> None:
 
 
 def _tell(work: UnitOfWork, call_id: str, answer: dict[str, Any], by: dict[str, Any]) -> None:
-    told: dict[str, Any] = {"tool_call_id": call_id, "answer": _kind_of(answer), "by": by}
+    data: dict[str, Any] = {"tool_call_id": call_id, "answer": _kind_of(answer), "by": by}
     if "arguments" in answer:
-        told |= {"edited": True, "arguments": answer["arguments"]}
-    work.event("tool_result_submitted", text=documents.dump(told))
+        data |= {"edited": True, "arguments": answer["arguments"]}
+    work.event("tool_result_submitted", text=documents.dump(data))
 
 
 def _who(by: Mapping[str, JSON] | None) -> dict[str, Any]:

@@ -126,8 +126,8 @@ def remember(work: UnitOfWork, tool: Any, scope: str, by: Mapping[str, Any]) -> 
     else:
         selectors["owner_id"] = work.session.owner_id
     row = _put(work.connection.alias, name, "allow", agent_type=None, arguments=None, **selectors)
-    told = {"tool": name, "decision": "allow", "scope": scope, "rule_id": row.rule_id, "by": dict(by)}
-    work.event("tool_rule_set", told)
+    data = {"tool": name, "decision": "allow", "scope": scope, "rule_id": row.rule_id, "by": dict(by)}
+    work.event("tool_rule_set", data)
 
 
 def applicable(using: str, session_id: str, agent_type: str, owner_id: Any) -> list[ToolRule]:

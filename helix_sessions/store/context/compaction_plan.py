@@ -11,7 +11,7 @@ from helix_sessions.messages.tool_outputs import map_outputs
 from helix_sessions.types import CompactionPolicy, ModelContext
 
 
-class Line(NamedTuple):
+class PlacedMessage(NamedTuple):
     """A message with its position. An update of the context is not folded: it stays visible as long as it has
     something new."""
 
@@ -24,11 +24,11 @@ class Line(NamedTuple):
 class Fold(NamedTuple):
     """What a compaction replaces: `older` by the summary, `recent` by its text."""
 
-    older: list[Line]
-    recent: list[Line]
+    older: list[PlacedMessage]
+    recent: list[PlacedMessage]
 
 
-def fold(lines: Sequence[Line], policy: CompactionPolicy) -> Fold | None:
+def fold(lines: Sequence[PlacedMessage], policy: CompactionPolicy) -> Fold | None:
     """Split the messages without separating a call from its result; `None` if there is nothing older to fold.
 
     The end of the transcript from an open call on is not folded, because its result is still to come. A
@@ -61,11 +61,11 @@ def _size(messages: list[dict[str, Any]], policy: CompactionPolicy) -> int:
     return max(len(messages), policy.estimate(ModelContext(baseline="", messages=messages)))
 
 
-def whole_groups(lines: Sequence[Line]) -> list[list[Line]]:
+def whole_groups(lines: Sequence[PlacedMessage]) -> list[list[PlacedMessage]]:
     """The shortest groups that have the results of all their calls; what follows the last is not complete
     yet."""
-    groups: list[list[Line]] = []
-    group: list[Line] = []
+    groups: list[list[PlacedMessage]] = []
+    group: list[PlacedMessage] = []
     calls: OpenCalls[None] = OpenCalls()
     for line in lines:
         group.append(line)
@@ -77,7 +77,7 @@ def whole_groups(lines: Sequence[Line]) -> list[list[Line]]:
     return groups
 
 
-def prepared(lines: Sequence[Line], policy: CompactionPolicy) -> list[Line]:
+def prepared(lines: Sequence[PlacedMessage], policy: CompactionPolicy) -> list[PlacedMessage]:
     """The lines as a compaction reads them, each in its place: without native reasoning, long results of
     tools cut, and results before the newest `keep_results` tokens of them as one line each. One that has
     nothing to say has an empty message."""
@@ -92,7 +92,7 @@ def prepared(lines: Sequence[Line], policy: CompactionPolicy) -> list[Line]:
     return found[::-1]
 
 
-def messages_of(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def messages_of(lines: Sequence[PlacedMessage]) -> list[dict[str, Any]]:
     """The messages of prepared lines."""
     return [line.message for line in lines if line.message]
 

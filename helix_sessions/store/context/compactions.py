@@ -14,7 +14,7 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput, SessionBusy, SessionNotFound
 from helix_sessions.models import Message, Session
 from helix_sessions.store.context import compaction_plan, sql
-from helix_sessions.store.context.compaction_plan import Fold, Line
+from helix_sessions.store.context.compaction_plan import Fold, PlacedMessage
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.session_rows import SessionRow, check_owner, check_row_version
@@ -44,7 +44,7 @@ class _Before(NamedTuple):
     summary: str | None
     replaced: int
     """How many messages the latest compaction stands for."""
-    lines: list[Line]
+    lines: list[PlacedMessage]
 
 
 def compact(
@@ -132,7 +132,7 @@ def _to_compact(store: Store, session_id: str, version: int | None) -> _Before:
         [rows_of.open_text("content", text, session_id, place, seq) for place, seq, _, text, *_ in found]
     )
     lines = [
-        Line(position, seq, message, update is not None)
+        PlacedMessage(position, seq, message, update is not None)
         for (position, seq, update, *_), message in zip(found, messages, strict=True)
     ]
     if summary is not None:
@@ -154,8 +154,8 @@ def _finish(
         if not _still_there(work, lines[-1]):
             _drop(work, attempt)
             return None
-        told = {"from_seq": row.from_seq, "to_seq": row.to_seq, "reason": reason}
-        seq = work.event("compacted", told)
+        data = {"from_seq": row.from_seq, "to_seq": row.to_seq, "reason": reason}
+        seq = work.event("compacted", data)
         changes = {"compacted_seq": seq, "compacted_at": work.now, "summary": text, "content": content}
         work.update(models.Compaction, {"number": attempt.number}, **changes, holder=None)
     row.compacted_seq, row.compacted_at, row.summary, row.content = seq, work.now, summary, message
@@ -216,7 +216,7 @@ def _drop(work: UnitOfWork, attempt: _Attempt) -> None:
     work.delete(models.Compaction, ("number", "=", attempt.number))
 
 
-def _still_there(work: UnitOfWork, last: Line) -> bool:
+def _still_there(work: UnitOfWork, last: PlacedMessage) -> bool:
     """Messages leave a transcript from its end, so where the last one is the others are."""
     rows = Message.objects.using(work.connection.alias).visible()
     return rows.filter(session_id=work.session.session_id, position=last.position, seq=last.seq).exists()

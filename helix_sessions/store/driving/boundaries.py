@@ -6,7 +6,8 @@ gives it back, so that no input is left behind.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from helix_sessions.content import documents
@@ -57,6 +58,8 @@ class Ending:
     """The next input that is queued opens the next run."""
     carried: Mapping[str, Any] | None = None
     """What the activity has used, for the run that goes on with it."""
+    run_at: datetime | None = None
+    """When the session is to run again; that counts as asked for."""
     failed_call: Mapping[str, Any] | None = None
     """The call of the model that failed: `turn_id`, and the data of `model_call_failed`."""
 
@@ -88,7 +91,6 @@ class Outcome:
     """The session has more to do, and is still this driver's."""
     opened: bool = False
     """The next turn has begun."""
-    told: dict[str, Any] = field(default_factory=dict)
 
 
 INTERRUPTED = Ending(status="interrupted")
@@ -111,6 +113,7 @@ def commit(driver: Driver, step: Step, following: Next, *, usage: Any, turns: in
         taken = known.steers()[: following.turn.most_steers]
         driver._promote(work, known, taken)
         start_turn(work, driver.running.run_id, following.turn)
+        work.asks_spend = True
         return Outcome(opened=True)
 
     return _learn(driver, driver.write_in_tree(decide))
@@ -203,8 +206,8 @@ def _end(
 ) -> Outcome:
     session = work.session
     if ending.failed_call is not None:
-        told = dict(ending.failed_call)
-        work.event("model_call_failed", turn_id=told.pop("turn_id"), text=documents.dump(told))
+        data = dict(ending.failed_call)
+        work.event("model_call_failed", turn_id=data.pop("turn_id"), text=documents.dump(data))
     columns: dict[str, Any] = {"status": ending.status, "step_count": used.turns}
     for name, value in (("output", ending.output), ("usage", used.usage)):
         if value is not None:
@@ -239,7 +242,7 @@ def outcome_of(driver: Driver, work: UnitOfWork) -> dict[str, Any]:
     """How a child ended, for its parent: its output, or what it said last."""
     outcome = children.outcome_of(work.session)
     if outcome["output"] is None and outcome["status"] == "completed":
-        said = [message for message in driver._said if message["role"] == "assistant"]
+        said = [message for message in driver.new_messages if message["role"] == "assistant"]
         outcome["output"] = said[-1].get("content") if said else None
     return outcome
 
@@ -260,6 +263,8 @@ def _end_session(work: UnitOfWork, family: Family | None, ending: Ending, reason
     if status in children.STOPS_CHILDREN and family is None:
         raise NeedsFamily
     statuses.enter(work, columns)
+    if ending.run_at is not None and status == "paused":
+        runnable.request(work, ending.run_at)
     if status in children.STOPS_CHILDREN and family is not None:
         children.interrupt_below(family.tree, work, f"parent_{status}")
 

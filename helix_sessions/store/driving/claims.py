@@ -20,7 +20,7 @@ from helix_sessions.types import Lease, Recovery, RecoveryPolicy
 def claim_next(
     store: Store, owner: str, ttl: float, *, agent_types: Collection[str] | None = None
 ) -> Driver | None:
-    """Take the session that has been runnable for longest, of these agent types; `None`: there is none."""
+    """Take the session whose turn it is, of these agent types; `None`: there is none that may run."""
     if agent_types is not None and not agent_types:
         return None
     wanted = Wanted(
@@ -35,10 +35,11 @@ def claim_next(
 
 
 def claim_session(
-    store: Store, session_id: str, owner: str, ttl: float, *, forced: bool = False
+    store: Store, session_id: str, owner: str, ttl: float, *, forced: bool = False, bounded: bool = True
 ) -> Driver | None:
     """Take a session: `forced` in any case, which is a request for a run, or else only if there is something
-    to do. `None`: there is nothing. `LeaseHeld` while another owner's lease is live."""
+    to do. `None`: there is nothing. `LeaseHeld` while another owner's lease is live; `NoShare` while as many
+    run at once as may, if it is `bounded`."""
     key = session_key(session_id)
     wanted = Wanted(
         owner=owner,
@@ -48,6 +49,7 @@ def claim_session(
         how=NAMED if forced else HAS_WORK,
         session_owner=store._owner,
         requested=forced,
+        bounded=bounded,
     )
     while True:
         claimed = claiming.claim(store.using, wanted)
@@ -71,6 +73,18 @@ def recover_run(driver: Driver, policy: RecoveryPolicy, **how: Any) -> Recovery 
 def adopt_run(driver: Driver) -> None:
     """Go on with the run under way, which waited for its next attempt."""
     driver.run = runs.find(driver.using, driver.session_id, driver.known.row.run_id)
+
+
+def owes_answer(driver: Driver) -> bool:
+    """Whether the last run has ended without an answer to the end of the transcript."""
+    last = driver.known.last_run
+    if last is None or last.status not in ("failed", "interrupted"):
+        return False
+    rows = models.Message.objects.using(driver.using).filter(session_id=driver.session_id).visible()
+    message = rows.order_by("-position").first()
+    if message is None:
+        return False
+    return message.role != "assistant" or bool(message.content.get("interrupted"))
 
 
 def calls_left_open(driver: Driver, call_ids: Collection[str]) -> list[ToolCall]:

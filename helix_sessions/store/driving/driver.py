@@ -6,7 +6,7 @@ new inputs, and `Fenced` tells it that the session is no longer its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -16,16 +16,18 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import Fenced, RunInProgress
 from helix_sessions.store.calls import children
 from helix_sessions.store.driving import knowledge
-from helix_sessions.store.driving.knowledge import Knowledge, Waiting
+from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
 from helix_sessions.store.driving.turn_log import TurnStart, start_turn
-from helix_sessions.store.engine import ids, open_calls, session_rows
+from helix_sessions.store.engine import ids, open_calls, session_rows, spending
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
+from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.transactions import Transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
+from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.runs import interrupts, statuses, usages
 from helix_sessions.store.sessions import turns
 from helix_sessions.store.state import runnable, staging
@@ -50,16 +52,6 @@ class Settled:
     kind: str
     data: Mapping[str, Any]
     writes: Sequence[Any] = ()
-
-
-@dataclass(slots=True)
-class Told:
-    """What a driver has appended to the transcript since it was asked last, and whether that is all."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    seq: int = 0
-    """The number of the last of them."""
-    others_wrote: bool = False
 
 
 class AskedToStop(Exception):
@@ -90,12 +82,17 @@ class Driver:
         self.known = Knowledge(row)
         self.stale_request: datetime | None = row.interrupt_requested_at
         """When a request to stop was made that was there before the claim, and meant for another owner."""
-        self.told = Told()
+        self.appended = Appended()
+        self._attempt = Attempt(0, False)
         self.run: Run | None = None
         self.above: Any = None
         """The budgets of the sessions above, once they were looked for; see `trees`."""
         self.fragments_are_kept = False
         """What was said so far is kept, and goes with the next write."""
+        self.spend: Standings = ()
+        """How the limits of spending stood when they were last asked for, with what was committed here."""
+        self.spend_is_asked = False
+        """They were asked for since the model was."""
 
     @property
     def state(self) -> SessionState:
@@ -115,6 +112,16 @@ class Driver:
         """Read what belongs to the session."""
         self.known = knowledge.read(self.store._connection, self.known.row)
 
+    @_translated
+    def ask_spend(self) -> None:
+        """See how the limits of spending stand, and send the warnings that are due."""
+        row = self.known.row
+        self.spend, self.spend_is_asked = (
+            spend_checks.standings(self.using, row.owner_id, row.agent_type),
+            True,
+        )
+        spend_checks.warn(self.using, self.session_id, self.spend)
+
     def resumed(self, run: Run, metadata: Mapping[str, Any]) -> None:
         """Another operation has begun a run of the session; note what it goes on with."""
         self.reload()
@@ -129,20 +136,25 @@ class Driver:
         """Read everything again: another operation has written."""
         row = session_rows.read_row(self.store._connection, self.session_id, ALL_COLUMNS)
         self.known = knowledge.read(self.store._connection, row)
-        self.told.others_wrote = True
+        self.appended.others_wrote = True
 
     def begin(
-        self, *, forced: bool, turn: TurnStart | None, metadata: Mapping[str, Any] | None = None
+        self,
+        *,
+        forced: bool,
+        turn: TurnStart | None,
+        metadata: Mapping[str, Any] | None = None,
+        takes_queued: bool = True,
     ) -> Run:
-        """Begin a run with the inputs that wait: its steers, or else one that is queued. Without any, and not
-        `forced`, `NothingToDo`. A run without a turn takes none of them."""
+        """Begin a run with the inputs that wait: its steers, or else, with `takes_queued`, one that is
+        queued. Without any, and not `forced`, `NothingToDo`. A run without a turn takes none of them."""
         run_id = ids.new_id()
         text = documents.write(dict(metadata or {}))
 
         def decide(work: UnitOfWork, known: Knowledge) -> Run:
             if work.session.run_id is not None:
                 raise RunInProgress(f"Run {work.session.run_id!r} is running.")
-            taken = [] if turn is None else _opening(known, turn.most_steers)
+            taken = [] if turn is None else _opening(known, turn.most_steers, takes_queued)
             if work.session.interrupt_requested_at not in (None, self.stale_request):
                 raise AskedToStop
             if not (taken or forced):
@@ -253,8 +265,8 @@ class Driver:
         `retry_at`, its run under way; any driver goes on with it then."""
 
         def decide(work: UnitOfWork, known: Knowledge) -> None:
-            told = {"attempt": attempt, "error": error, "retry_at": retry_at.isoformat()}
-            work.event("model_call_failed", text=documents.dump(told), turn_id=turn_id)
+            data = {"attempt": attempt, "error": error, "retry_at": retry_at.isoformat()}
+            work.event("model_call_failed", text=documents.dump(data), turn_id=turn_id)
             work.change(retry_attempt=attempt)
             if release:
                 text = None if usage is None else documents.dump(usage)
@@ -302,8 +314,13 @@ class Driver:
     def append(self, work: UnitOfWork, message: Mapping[str, Any], *, turn_id: str | None = None) -> None:
         """Append a message, and remember it for the context."""
         text = documents.dump(dict(message))
-        self._said_seq = work.message(str(message["role"]), text, turn_id=turn_id)
-        self._said.append(documents.load(text))
+        self._attempt.seq = work.message(str(message["role"]), text, turn_id=turn_id)
+        self._attempt.messages.append(documents.load(text))
+
+    @property
+    def new_messages(self) -> list[dict[str, Any]]:
+        """Those that the write under way, or the last one, appends."""
+        return self._attempt.messages
 
     @_translated
     def write(self, decide: Callable[[UnitOfWork, Knowledge], T]) -> T:
@@ -338,31 +355,32 @@ class Driver:
         return outcome
 
     def _complete(self, work: UnitOfWork, before: Knowledge, found: list[Knowledge]) -> Knowledge:
-        self._said: list[dict[str, Any]] = []
+        self._attempt = Attempt(work.session.message_count, before.is_current(work.session))
         if self.fragments_are_kept:
             work.delete(models.FragmentBatch)
         known = knowledge.complete(work, before)
         found.append(known)
-        self._count = work.session.message_count
-        self._undisturbed = before.is_current(work.session)
         return known
 
     def _learn(self, work: UnitOfWork, known: Knowledge, before: Knowledge) -> None:
         self.fragments_are_kept = False
+        if work.answer is not None:
+            self.spend, self.spend_is_asked = spending.standings_of(work), work.asks_spend
         known.row = work.session
-        whole = work.session.message_count == self._count + len(self._said)
-        self.told.others_wrote |= not (self._undisturbed and whole)
-        if self._said:
-            self.told.messages.extend(self._said)
-            self.told.seq = self._said_seq
+        attempt = self._attempt
+        whole = work.session.message_count == attempt.message_count + len(attempt.messages)
+        self.appended.others_wrote |= not (attempt.is_undisturbed and whole)
+        if attempt.messages:
+            self.appended.messages.extend(attempt.messages)
+            self.appended.seq = attempt.seq
         self.known = known
 
-    def take_told(self) -> Told:
+    def take_appended(self) -> Appended:
         """What was appended since the last call."""
-        told, self.told = self.told, Told()
-        return told
+        appended, self.appended = self.appended, Appended()
+        return appended
 
-    def _promote(self, work: UnitOfWork, known: Knowledge, taken: Sequence[Waiting]) -> None:
+    def _promote(self, work: UnitOfWork, known: Knowledge, taken: Sequence[PendingInput]) -> None:
         for one in taken:
             message = inbox.message_of(one.input_id, documents.load(one.prompt))
             self.append(work, message)
@@ -370,9 +388,9 @@ class Driver:
         known.without(taken)
 
 
-def _opening(known: Knowledge, most_steers: int) -> list[Waiting]:
+def _opening(known: Knowledge, most_steers: int, takes_queued: bool) -> list[PendingInput]:
     steers = known.steers()[:most_steers]
-    return steers or [*known.queued()[:1]]
+    return steers or (known.queued()[:1] if takes_queued else [])
 
 
 def give_back(work: UnitOfWork, *, at: datetime | None = None) -> None:

@@ -30,7 +30,7 @@ _HEAVY_COLUMNS = tuple(name for name in ALL_COLUMNS if name not in LIGHT_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingInput:
     """An input that is pending."""
 
     input_id: str
@@ -58,7 +58,7 @@ class Knowledge:
     row: SessionRow
     custom: dict[str, Any] = field(default_factory=dict)
     definition: AgentDefinition = field(default_factory=lambda: AgentDefinition(""))
-    inputs: tuple[Waiting, ...] = ()
+    inputs: tuple[PendingInput, ...] = ()
     last_run: LastRun | None = None
 
     @property
@@ -70,19 +70,44 @@ class Knowledge:
         """Whether nobody else has written since."""
         return row.write_mark is not None and row.write_mark == self.row.write_mark
 
-    def steers(self) -> list[Waiting]:
+    def steers(self) -> list[PendingInput]:
         return [one for one in self.inputs if one.delivery == "steer"]
 
-    def queued(self) -> list[Waiting]:
+    def queued(self) -> list[PendingInput]:
         return [one for one in self.inputs if one.delivery == "queue"]
 
-    def without(self, taken: Iterable[Waiting]) -> None:
+    def without(self, taken: Iterable[PendingInput]) -> None:
         """Forget inputs that were promoted."""
         gone = {one.input_id for one in taken}
         self.inputs = tuple(one for one in self.inputs if one.input_id not in gone)
 
     def copy(self, row: SessionRow) -> "Knowledge":
         return replace(self, row=row)
+
+
+@dataclass(slots=True)
+class Appended:
+    """The messages that a driver has appended to the transcript since the context was last built."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    seq: int = 0
+    """The number of the last of them."""
+    others_wrote: bool = False
+    """Whether the transcript has messages that are not among them."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A write that is being decided. One that finds the row changed is decided again, by another attempt."""
+
+    message_count: int
+    """Those of the transcript before it."""
+    is_undisturbed: bool
+    """Nobody else has written since the driver's last write."""
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    """Those that it appends."""
+    seq: int = 0
+    """The number of the last of them."""
 
 
 def complete(work: UnitOfWork, known: Knowledge) -> Knowledge:
@@ -107,7 +132,7 @@ def read(connection: BaseDatabaseWrapper, row: SessionRow) -> Knowledge:
     key = row.session_id
     known = Knowledge(row, definition=AgentDefinition(row.agent_type))
     pieces: list[tuple[int, int, str]] = []
-    waiting: list[Waiting] = []
+    waiting: list[PendingInput] = []
     statement = sql.knowledge(dialect_of(connection), STEERS_READ)
     params = [key, key, row.state_base, row.state_number, key, key, key, row.turn_count]
     for kind, one, two, *texts in fetch(connection, statement, params):
@@ -115,7 +140,7 @@ def read(connection: BaseDatabaseWrapper, row: SessionRow) -> Knowledge:
             pieces.append((one, two, texts[0]))
         elif kind == "input":
             prompt = table(Input).open_text("prompt", texts[2], key, texts[0])
-            waiting.append(Waiting(texts[0], texts[1], prompt, one))
+            waiting.append(PendingInput(texts[0], texts[1], prompt, one))
         elif kind == "run":
             known.last_run = _run(key, one, texts)
         else:

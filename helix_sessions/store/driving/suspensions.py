@@ -16,6 +16,7 @@ from helix_sessions.store.driving.boundaries import Outcome, Step, carried, put,
 from helix_sessions.store.driving.driver import Driver, give_back
 from helix_sessions.store.driving.knowledge import Knowledge
 from helix_sessions.store.driving.trees import Used, used_of
+from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import read_row
@@ -24,7 +25,13 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.runs import runs, statuses
 from helix_sessions.store.sessions import create
-from helix_sessions.store.state import agent_records, child_waits, pending_calls, runnable, snapshots
+from helix_sessions.store.state import (
+    agent_records,
+    child_waits,
+    pending_calls,
+    runnable,
+    snapshots,
+)
 from helix_sessions.types import PendingCall, Spawn, SubSessionRef
 from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, Budget
 
@@ -95,6 +102,13 @@ def suspend(
     return Outcome(run=ended)
 
 
+def check_spawn(spawn: Spawn) -> None:
+    """Raise if a sub-agent cannot be stored like this."""
+    inputs.identifier(spawn.agent_type, "agent_type")
+    inbox.checked_prompt(spawn.prompt, "spawn")
+    documents.dump(dict(spawn.custom_state or {}))
+
+
 def depth_of(driver: Driver, most: int) -> int:
     """How many sessions are above this one; no more than `most` are looked for."""
     depth, above = 0, driver.known.row.parent_session_id
@@ -109,9 +123,14 @@ def depth_of(driver: Driver, most: int) -> int:
 
 def child_id(parent_id: str, turn_id: str, call_id: str, spawn: Spawn) -> str:
     """The id of a call's sub-session: for the same call, and for a companion of the same name, the same."""
-    if spawn.mode == "persistent":
-        return f"companion-{documents.digest(parent_id, spawn.agent_type, spawn.name or spawn.agent_type)}"
-    return f"child-{documents.digest(parent_id, turn_id, call_id)}"
+    return companion_id(parent_id, spawn) or f"child-{documents.digest(parent_id, turn_id, call_id)}"
+
+
+def companion_id(parent_id: str, spawn: Spawn) -> str | None:
+    """The id of a companion; `None`: the sub-agent is none."""
+    if spawn.mode != "persistent":
+        return None
+    return f"companion-{documents.digest(parent_id, spawn.agent_type, spawn.name or spawn.agent_type)}"
 
 
 def _companions(before: Any, continued: Mapping[str, Used]) -> dict[str, Sequence[float]]:
@@ -140,6 +159,7 @@ def _spawn(
     )
     _refer(parent, ref, known)
     input_id = f"spawn-{documents.digest(parent.session.session_id, step.turn_id, call_id)}"
+    runnable.hurry(child, parent.session.priority)
     inbox.admit(child, input_id, documents.dump(spawn.prompt), "queue")
     runnable.ask(child)
     if child.new:
@@ -160,6 +180,8 @@ def _create(tree: Transaction, parent: UnitOfWork, key: str, spawned: SpawnedCal
         "owner_id": above.owner_id,
         "user_id": above.user_id,
         "tracing_context": above.tracing_context,
+        "base_priority": above.priority,
+        "priority": above.priority,
     }
     child = create.new_work(tree.connection, columns)
     custom = dict(spawn.custom_state or {})
@@ -174,15 +196,15 @@ def _create(tree: Transaction, parent: UnitOfWork, key: str, spawned: SpawnedCal
 
 
 def _refer(parent: UnitOfWork, ref: SubSessionRef, known: bool) -> None:
-    told = {"sub_session_id": ref.sub_session_id, "agent_type": ref.agent_type}
-    told["parent_tool_call_id"] = str(ref.parent_tool_call_id)
+    data = {"sub_session_id": ref.sub_session_id, "agent_type": ref.agent_type}
+    data["parent_tool_call_id"] = str(ref.parent_tool_call_id)
     if known:
         changes = {"status": "active", "parent_tool_call_id": ref.parent_tool_call_id, "result": None}
         key = {"sub_session_id": ref.sub_session_id}
         parent.update(models.SubSessionRef, key, updated_at=parent.now, **changes)
-        parent.event("subagent_updated", {**told, "changes": changes})
+        parent.event("subagent_updated", {**data, "changes": changes})
         return
-    seq = parent.event("subagent_spawned", told)
+    seq = parent.event("subagent_spawned", data)
     values = {name: value for name, value in asdict(ref).items() if name not in ("created_at", "updated_at")}
     values["result"] = None
     parent.insert(models.SubSessionRef, seq=seq, created_at=parent.now, updated_at=parent.now, **values)

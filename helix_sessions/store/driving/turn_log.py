@@ -25,7 +25,7 @@ def turn_id_of(run_id: str, number: int) -> str:
 def start_turn(work: UnitOfWork, run_id: str, turn: TurnStart) -> None:
     """Log a turn, and the call of the model it begins with."""
     turn_id = turn_id_of(run_id, turn.number)
-    told = {"turn": turn.number, "model": turn.model}
+    data = {"turn": turn.number, "model": turn.model}
     if not turn.begun:
-        work.event("turn_started", told, run_id=run_id, turn_id=turn_id)
-    work.event("model_called", {**told, "attempt": turn.attempt}, run_id=run_id, turn_id=turn_id)
+        work.event("turn_started", data, run_id=run_id, turn_id=turn_id)
+    work.event("model_called", {**data, "attempt": turn.attempt}, run_id=run_id, turn_id=turn_id)

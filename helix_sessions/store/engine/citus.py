@@ -71,7 +71,5 @@ class CitusDialect(PortablePostgresDialect):
 
     def bytes_per_row(self, connection: BaseDatabaseWrapper, table: str) -> float | None:
         rows = self.estimated_rows(connection, table)
-        [[size]] = fetch(
-            connection, "SELECT citus_total_relation_size(%s::regclass)", [table], prepare=False
-        )
+        [[size]] = fetch(connection, "SELECT citus_total_relation_size(%s::regclass)", [table], prepare=False)
         return float(size) / max(rows or 0, 1)

@@ -1,21 +1,23 @@
 """Taking a session to drive: the next that wants to run, or a named one.
 
-On PostgreSQL it is one statement, which leaves out what others are taking at this moment; elsewhere it is one
-transaction. The row is returned whole, and remembered, so that the owner's next write needs no lock.
+On PostgreSQL it is one statement, which leaves out what others are taking at this moment; elsewhere, and
+where `CONCURRENCY` bounds what runs at once, it is one transaction. The row is returned whole, and
+remembered, so that the owner's next write needs no lock.
 """
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from helix_sessions.models import Session
-from helix_sessions.store.engine import remembered_rows
+from helix_sessions.store.engine import remembered_rows, shares, turns
 from helix_sessions.store.engine.connection import (
     connect,
     errors_translated,
@@ -26,9 +28,11 @@ from helix_sessions.store.engine.dialect import Dialect, dialect_of
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, present
 from helix_sessions.store.engine.tables import table
-from helix_sessions.store.engine.transactions import write_tree
+from helix_sessions.store.engine.transactions import locking_transaction, write_tree
+from helix_sessions.store.engine.turns import free
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import UNSET
+from helix_sessions.values.shares import Bounds
 
 NAMED, HAS_WORK = "named", "has work"
 """How a session that is named is taken: in any case, or only if there is something to do for a driver."""
@@ -47,6 +51,8 @@ class Wanted:
     session_owner: Any = UNSET
     requested: bool = False
     """The taking is a request for a run as well."""
+    bounded: bool = True
+    """Whether `CONCURRENCY` is asked. A drive inside another would wait for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,44 +63,100 @@ class Claimed:
     owner_before: str | None
 
 
+class NoShare(Exception):
+    """As many sessions run at once as may; the one that is named has to wait."""
+
+
+_ATTEMPTS = 20
+"""How often a claim is tried that others got ahead of. Each time fewer owners have a share left."""
+
+_turns: dict[tuple[Any, ...], str] = {}
+"""Whose turn it was last in this process, by where and for what it looked. A new process begins anywhere."""
+
+
 def claim(using: str, wanted: Wanted) -> Claimed | None:
-    """Take a session, or say that there is none to take."""
+    """Take a session, or say that there is none to take; `NoShare` if one that is named has to wait."""
     connection = connections[using]
     connect(connection)
-    if dialect_of(connection).claims_in_one_statement:
-        return _in_one_statement(connection, wanted)
-    return _in_one_transaction(using, wanted)
+    bounds = shares.bounds() if wanted.bounded else None
+    in_one = dialect_of(connection).claims_in_one_statement
+    if bounds is None:
+        return _in_one_statement(connection, wanted) if in_one else _in_one_transaction(using, wanted)
+    for _ in range(_ATTEMPTS):
+        try:
+            if in_one:
+                return _in_one_statement_within(using, wanted, bounds)
+            return _in_one_transaction(using, wanted, bounds)
+        except NoShare:
+            if wanted.session_id is not None:
+                raise
+    return None
 
 
 def _in_one_statement(connection: BaseDatabaseWrapper, wanted: Wanted) -> Claimed | None:
+    taken = _take(connection, wanted, None)
+    if taken is not None and is_between_transactions(connection):
+        remembered_rows.remember(connection, taken.claimed.row.session_id, taken.work.as_known())
+    return None if taken is None else taken.claimed
+
+
+def _in_one_statement_within(using: str, wanted: Wanted, bounds: Bounds) -> Claimed | None:
+    """A claim that is undone if another got the last share meanwhile."""
+    with locking_transaction(using) as connection:
+        taken = _take(connection, wanted, bounds)
+        if taken is not None and not shares.has_room(connection, taken.claimed.row, taken=True):
+            raise NoShare
+    if taken is not None and is_between_transactions(connection):
+        remembered_rows.remember(connection, taken.claimed.row.session_id, taken.work.as_known())
+    return None if taken is None else taken.claimed
+
+
+class _Taken(NamedTuple):
+    claimed: Claimed
+    work: UnitOfWork
+
+
+def _take(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None) -> _Taken | None:
     mark = remembered_rows.new_mark()
-    sql, params = _selection(connection, wanted, "statement_timestamp()")
-    taken = [wanted.owner, wanted.token, wanted.ttl, wanted.ttl, str(mark)]
-    with errors_translated(connection):
-        statement = _claim_sql(dialect_of(connection), sql, wanted.requested)
-        rows = fetch(connection, statement, [*params, *map(_text, taken)])
-    if not rows:
-        return None
-    xmin, before, *values = rows[0]
-    session_id = values[ALL_COLUMNS.index("session_id")]
-    row = SessionRow.read(session_id, ALL_COLUMNS, values)
-    if is_between_transactions(connection):
-        work = UnitOfWork(connection, row)
+    dialect = dialect_of(connection)
+    taken = [_text(value) for value in (wanted.owner, wanted.token, wanted.ttl, wanted.ttl, mark)]
+    while True:
+        with errors_translated(connection):
+            if wanted.session_id is not None:
+                sql, params = _selection_by_name(connection, wanted)
+                rows = fetch(connection, _claim_sql(dialect, sql, wanted.requested), [*params, *taken])
+            else:
+                types, owned = wanted.agent_types, wanted.session_owner is not UNSET
+                sql = turns.selection(dialect, None if types is None else len(types), bounds, owned=owned)
+                params = turns.parameters(timezone.now(), _turn(wanted, connection.alias), types, bounds)
+                rows = fetch(connection, _claim_next_sql(dialect, sql), [*params, *taken])
+        if not rows:
+            return None
+        late, turn, xmin, before, *values = rows[0]
+        if xmin is None and late:  # they queue from now on
+            continue
+        if xmin is None:
+            return None
+        if wanted.session_id is None:
+            _turns[_place(connection.alias, wanted)] = turn
+        session_id = values[ALL_COLUMNS.index("session_id")]
+        work = UnitOfWork(connection, SessionRow.read(session_id, ALL_COLUMNS, values))
         work.row_version = xmin
-        remembered_rows.remember(connection, session_id, work.as_known())
-    return Claimed(row, before)
+        return _Taken(Claimed(work.session, before), work)
 
 
-def _in_one_transaction(using: str, wanted: Wanted) -> Claimed | None:
+def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None) -> Claimed | None:
     connection = connections[using]
-    if not _candidates(connection, wanted):  # without a lock that others would wait for
+    if not _is_there(connection, wanted):  # without a lock that others would wait for
         return None
     with write_tree(using) as tree:
-        found = _candidates(tree.connection, wanted)
-        if not found:
+        found = _candidate(tree.connection, wanted, bounds)
+        if found is None:
             return None
-        [session_id, before] = found[0]
+        session_id, before, turn = found
         work = tree.lock(session_id, ALL_COLUMNS)
+        if bounds is not None and not shares.has_room(tree.connection, work.session, taken=False):
+            raise NoShare
         work.versioned = False
         until = timezone.now() + wanted.ttl
         work.change(
@@ -103,71 +165,108 @@ def _in_one_transaction(using: str, wanted: Wanted) -> Claimed | None:
             lease_token=wanted.token,
             lease_expires_at=until,
             runnable_at=until,
+            deferred=True,
             attempts=work.session.attempts + 1,
         )
         if wanted.requested:
             work.change(run_requested=True)
+    if wanted.session_id is None:
+        _turns[_place(using, wanted)] = turn
     return Claimed(work.session, before)
 
 
-def _candidates(connection: BaseDatabaseWrapper, wanted: Wanted) -> list[tuple[Any, ...]]:
-    now = timezone.now()
-    sql, params = _selection(connection, wanted, "%s", now)
-    return fetch(connection, sql, params)
+def _candidate(
+    connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None
+) -> tuple[str, str | None, str] | None:
+    """The session to take, who has its lease, and whose turn it is."""
+    if wanted.session_id is None:
+        owned = wanted.session_owner is not UNSET
+        now, turn = timezone.now(), _turn(wanted, connection.alias)
+        return turns.step_by_step(connection, now, turn, wanted.agent_types, bounds, owned=owned)
+    rows = fetch(connection, *_selection_by_name(connection, wanted))
+    return (rows[0][0], rows[0][1], "") if rows else None
+
+
+def _is_there(connection: BaseDatabaseWrapper, wanted: Wanted) -> bool:
+    """Whether there may be a session to take."""
+    if wanted.session_id is not None:
+        return bool(fetch(connection, *_selection_by_name(connection, wanted, locking=False)))
+    dialect = dialect_of(connection)
+    types, owned = wanted.agent_types, wanted.session_owner is not UNSET
+    of_types = "" if types is None else f' AND "agent_type" IN ({_marks(len(types))})'
+    sql = (
+        f'SELECT 1 FROM {table(Session).name} WHERE "runnable_at" <= {dialect.moment}'  # noqa: S608
+        f" AND {free(dialect.lease_now)}{' AND owner_id = %s' if owned else ''}{of_types} LIMIT 1"
+    )
+    owner = [_key(dialect, wanted.session_owner)] if owned else []
+    params = [*dialect.parameters([timezone.now()]), *dialect.lease_clock(), *owner, *(types or ())]
+    return bool(fetch(connection, sql, params))
+
+
+def _turn(wanted: Wanted, alias: str) -> str:
+    """Whose turn it was last; for a store of one owner, whose it is."""
+    if wanted.session_owner is not UNSET:
+        return str(_key(dialect_of(connections[alias]), wanted.session_owner))
+    place = _place(alias, wanted)
+    if place not in _turns:
+        _turns[place] = str(int.from_bytes(os.urandom(4), "big"))
+    return _turns[place]
+
+
+def _place(alias: str, wanted: Wanted) -> tuple[Any, ...]:
+    return alias, wanted.agent_types
+
+
+_TAKEN = (
+    '"fence" = s."fence" + 1, "lease_owner" = %s, "lease_token" = %s,'
+    ' "lease_expires_at" = statement_timestamp() + %s::interval,'
+    ' "runnable_at" = statement_timestamp() + %s::interval, "deferred" = true,'
+    ' "attempts" = s."attempts" + 1, "write_mark" = %s'
+)
 
 
 @cache
 def _claim_sql(dialect: Dialect, selection: str, requested: bool) -> str:
+    """Take a session that is named."""
     sessions = table(Session)
     asks = ', "run_requested" = true' if requested else ""
     return (
-        f'WITH next AS ({selection}) UPDATE {sessions.name} s SET "fence" = s."fence" + 1,'  # noqa: S608
-        ' "lease_owner" = %s, "lease_token" = %s, "lease_expires_at" = statement_timestamp() + %s::interval,'
-        ' "runnable_at" = statement_timestamp() + %s::interval, "attempts" = s."attempts" + 1,'
-        f' "write_mark" = %s{asks} FROM next WHERE s."session_id" = next."session_id"'
-        f' RETURNING s.xmin::text, next."lease_owner", {sessions.selection(dialect, ALL_COLUMNS, "s.")}'
+        f"WITH next AS ({selection}) UPDATE {sessions.name} s SET {_TAKEN}{asks}"  # noqa: S608
+        ' FROM next WHERE s."session_id" = next."session_id"'
+        f' RETURNING 0, NULL, s.xmin::text, next."lease_owner",'
+        f" {sessions.selection(dialect, ALL_COLUMNS, 's.')}"
     )
 
 
-def _selection(
-    connection: BaseDatabaseWrapper, wanted: Wanted, clock: str, now: datetime | None = None
-) -> tuple[str, list[Any]]:
-    """The session to take and who has its lease, as a query and its parameters."""
-    if wanted.session_id is not None:
-        return _selection_by_name(connection, wanted, clock, now)
-    types = () if wanted.agent_types is None else wanted.agent_types
-    owned = wanted.session_owner is not UNSET
-    dialect = dialect_of(connection)
-    owner = [] if not owned else [_key(dialect, wanted.session_owner)]
-    if dialect.skips_locked_rows:
-        return _next_sql(len(types) if wanted.agent_types is not None else None, owned), [*types, *owner]
-    [at] = dialect.parameters([now])
-    of_types = "" if wanted.agent_types is None else f' AND "agent_type" IN ({_marks(len(types))})'
-    sql = (
-        f'SELECT "session_id", "lease_owner" FROM {table(Session).name} WHERE "runnable_at" <= %s'  # noqa: S608
-        f" AND {_free('%s')}{' AND owner_id = %s' if owned else ''}{of_types}"
-        ' ORDER BY "runnable_at", "session_id" LIMIT 1'
+@cache
+def _claim_next_sql(dialect: Dialect, selection: str) -> str:
+    """Take the session whose turn it is, and say how many have come to queue."""
+    sessions = table(Session)
+    return (
+        f"{selection}, taken AS (UPDATE {sessions.name} s SET {_TAKEN} FROM next"  # noqa: S608
+        ' WHERE s."session_id" = next."session_id"'
+        ' RETURNING next."turn", s.xmin::text AS row_version, next."lease_owner" AS owner_before,'
+        f" {sessions.selection(dialect, ALL_COLUMNS, 's.')})"
+        " SELECT (SELECT count(*) FROM late), taken.* FROM (SELECT 1) one LEFT JOIN taken ON true"
     )
-    return sql, [at, at, *owner, *types]
 
 
 def _selection_by_name(
-    connection: BaseDatabaseWrapper, wanted: Wanted, clock: str, now: datetime | None
+    connection: BaseDatabaseWrapper, wanted: Wanted, *, locking: bool = True
 ) -> tuple[str, list[Any]]:
+    """The session that is named and who has its lease, as a query and its parameters."""
     dialect = dialect_of(connection)
-    at = [] if now is None else dialect.parameters([now])
-    owned = wanted.session_owner is not UNSET
-    params: list[Any] = [wanted.session_id, *at]
-    conditions = ['"session_id" = %s', present(), _free(clock)]
-    if owned:
+    params: list[Any] = [wanted.session_id, *dialect.lease_clock()]
+    conditions = ['"session_id" = %s', present(), free(dialect.lease_now)]
+    if wanted.session_owner is not UNSET:
         conditions.append('"owner_id" = %s')
         params.append(_key(dialect, wanted.session_owner))
     if wanted.how == HAS_WORK:
-        conditions.append(_HAS_WORK.format(clock=clock))
-        params += at
+        conditions.append(_HAS_WORK.format(clock=dialect.moment))
+        params += dialect.parameters([timezone.now()])
     where = " AND ".join(conditions)
     sql = f'SELECT "session_id", "lease_owner" FROM {table(Session).name} WHERE {where}'  # noqa: S608
-    return dialect.locking(sql), [*params, *dialect.waiting()]
+    return (dialect.locking(sql), [*params, *dialect.waiting()]) if locking else (sql, params)
 
 
 _HAS_WORK = (
@@ -176,36 +275,6 @@ _HAS_WORK = (
     ' OR ("run_id" IS NULL AND "pending_inputs" > 0 AND NOT "awaiting_client"'
     ' AND NOT "awaiting_children" AND "status" <> \'paused\'))'
 )
-
-
-def _free(clock: str) -> str:
-    return f'("lease_owner" IS NULL OR "lease_expires_at" <= {clock})'
-
-
-@cache
-def _next_sql(types: int | None, owned: bool) -> str:
-    """One probe of the index for each agent type; the one that waits longest of what these find."""
-    sessions = table(Session).name
-    if types is None:  # those that there are, each found by one probe
-        kinds = (
-            'WITH RECURSIVE kinds (agent_type) AS ((SELECT "agent_type"'  # noqa: S608
-            f' FROM {sessions} WHERE "runnable_at" IS NOT NULL ORDER BY "agent_type" LIMIT 1)'
-            ' UNION ALL SELECT (SELECT n."agent_type"'
-            f' FROM {sessions} n WHERE n."runnable_at" IS NOT NULL AND n."agent_type" > kinds.agent_type'
-            ' ORDER BY n."agent_type" LIMIT 1) FROM kinds WHERE kinds.agent_type IS NOT NULL)'
-            " SELECT agent_type FROM kinds WHERE agent_type IS NOT NULL"
-        )
-    else:
-        listed = ", ".join(["(%s::text)"] * types)
-        kinds = f"SELECT * FROM (VALUES {listed}) AS listed (agent_type)"  # noqa: S608
-    return (
-        f'SELECT found."session_id", found."lease_owner" FROM ({kinds}) AS of CROSS JOIN LATERAL ('  # noqa: S608
-        f'SELECT "session_id", "lease_owner", "runnable_at" FROM {sessions}'
-        ' WHERE "agent_type" = of.agent_type AND "runnable_at" <= statement_timestamp()'
-        f" AND {_free('statement_timestamp()')}{' AND owner_id = %s' if owned else ''}"
-        ' ORDER BY "runnable_at", "session_id" LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS found'
-        ' ORDER BY found."runnable_at", found."session_id" LIMIT 1'
-    )
 
 
 def _key(dialect: Dialect, owner: Any) -> Any:

@@ -9,8 +9,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from helix_sessions.exceptions import HelixSessionsError, NotMigrated, SessionBusy, StoreUnavailable
+from helix_sessions.store.engine.connection_cache import cache_of
 from helix_sessions.store.engine.dialect import Dialect, Statement, dialect_of
-from helix_sessions.store.engine.kept import kept
 
 _MAY_BE_WRITTEN = "_helix_sessions_may_be_written"
 
@@ -27,16 +27,16 @@ def _cursor(connection: BaseDatabaseWrapper, dialect: Dialect, prepare: bool) ->
         return connection.cursor()
     connection.close_if_health_check_failed()
     connection.ensure_connection()
-    return connection.make_cursor(cast(CursorWrapper, _kept_cursor(connection, dialect)))
+    return connection.make_cursor(cast(CursorWrapper, _cached_cursor(connection, dialect)))
 
 
-def _kept_cursor(connection: BaseDatabaseWrapper, dialect: Dialect) -> Any:
-    """One cursor is kept for each connection: making one costs as much as a small query."""
-    beside = kept(connection)
-    if beside.cursor is None or getattr(beside.cursor, "closed", False):
+def _cached_cursor(connection: BaseDatabaseWrapper, dialect: Dialect) -> Any:
+    """The cursor of a connection. It is made once, because that costs as much as a small query."""
+    cache = cache_of(connection)
+    if cache.cursor is None or getattr(cache.cursor, "closed", False):
         with connection.wrap_database_errors:
-            beside.cursor = dialect.new_cursor(connection.connection)
-    return beside.cursor
+            cache.cursor = dialect.new_cursor(connection.connection)
+    return cache.cursor
 
 
 def fetch(
@@ -47,7 +47,7 @@ def fetch(
     cursor = _cursor(connection, dialect, prepare)
     cursor.execute(sql, params)
     rows: list[tuple[Any, ...]] = cursor.fetchall()
-    if not prepare or (dialect.most_rows_kept is not None and len(rows) > dialect.most_rows_kept):
+    if not prepare or (dialect.most_rows_cached is not None and len(rows) > dialect.most_rows_cached):
         cursor.close()
     return rows
 

@@ -15,6 +15,7 @@ from django.core.signals import setting_changed
 from django.db import DatabaseError, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import receiver
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from helix_sessions.conf import conf
@@ -40,6 +41,15 @@ class Dialect(ABC):
     """The placeholder of a number that no column tells the type of."""
     moment: ClassVar[str] = "%s"
     """The placeholder of a time that no column tells the type of."""
+    day: ClassVar[str] = "%s"
+    """The placeholder of a date that no column tells the type of."""
+
+    lease_now: ClassVar[str] = "%s"
+    """The time that leases go by; `lease_clock` has its parameters."""
+
+    def lease_clock(self) -> list[Any]:
+        """The parameters of `lease_now`."""
+        return self.parameters([timezone.now()])
 
     @abstractmethod
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
@@ -87,6 +97,9 @@ class Dialect(ABC):
         """Leave the lock timeout of a caller's transaction as it was."""
         return nullcontext()
 
+    def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:  # noqa: B027
+        """Let no other transaction hold this name until this one ends, where several can write at once."""
+
     # Writes
 
     @abstractmethod
@@ -117,8 +130,9 @@ class Dialect(ABC):
         """The version of every row the transaction has written, where there is one for all of them."""
         return None
 
-    def look(self, connection: BaseDatabaseWrapper, session_id: str) -> "KnownRow | None":
-        """The row as it is, unlocked, to be written if it is unchanged; `None` where that does not pay."""
+    def read_unlocked(self, connection: BaseDatabaseWrapper, session_id: str) -> "KnownRow | None":
+        """The row as it is, without a lock, to be written if it is unchanged then; `None` where that does not
+        pay."""
         return None
 
     claims_in_one_statement: ClassVar[bool] = False
@@ -134,10 +148,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def new_cursor(self, raw: Any) -> Any:
-        """A cursor that is kept with the connection, and takes `%s` for a placeholder."""
+        """A cursor to be cached with the connection, which takes `%s` for a placeholder."""
 
-    most_rows_kept: ClassVar[int | None] = None
-    """A kept cursor that holds its last result is let go after one with more rows."""
+    most_rows_cached: ClassVar[int | None] = None
+    """A cached cursor holds its last result. One with more rows than this is closed."""
 
     @abstractmethod
     def is_idle(self, raw: Any) -> bool:
@@ -159,8 +173,8 @@ class Dialect(ABC):
         """Where the caller commits by hand, see that there is a transaction for `atomic` to be a part of."""
 
     @abstractmethod
-    def one_moment(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
-        """A transaction whose reads all see the same moment, and that locks nothing."""
+    def read_snapshot(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """A read-only transaction whose queries all see the same snapshot. It locks nothing."""
 
     # Errors: `error` is Django's, its cause the driver's
 
@@ -223,8 +237,7 @@ _chosen: dict[str, Dialect] = {}
 
 _CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL"
 _SESSIONS_ARE_DISTRIBUTED = (
-    "SELECT EXISTS (SELECT FROM pg_dist_partition"
-    " WHERE logicalrelid = to_regclass('helix_sessions_session'))"
+    "SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass('helix_sessions_session'))"
 )
 
 
@@ -249,10 +262,13 @@ def _choose(connection: BaseDatabaseWrapper) -> Dialect:
         return _chosen.setdefault(connection.alias, _instance(_CLASSES[vendor]))
     if conf.PORTABLE_WRITES:
         return _chosen.setdefault(connection.alias, _instance(_CLASSES["postgresql, portable"]))
+    plain: Dialect = _instance(_CLASSES[vendor])
+    if connection.connection is None:  # nobody can be asked yet
+        return plain
     try:
         distributed = _is_distributed(connection)
     except DatabaseError:  # of a database that does not answer nothing is remembered
-        return _instance(_CLASSES[vendor])
+        return plain
     name = "postgresql, distributed" if distributed else vendor
     return _chosen.setdefault(connection.alias, _instance(_CLASSES[name]))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 
 from helix_sessions.models import Session
-from helix_sessions.store.engine.connection import execute, execute_all
+from helix_sessions.store.engine.connection import execute, execute_all, fetch
 from helix_sessions.store.engine.dialect import Dialect, Statement
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
@@ -23,9 +23,16 @@ _KNOWN_BY = ("lease_owner", "version", "head_seq", "fence", "write_mark")
 
 def statement_by_statement(work: "UnitOfWork") -> None:
     """Write one table after the other, and the session's row last. Works on any database."""
+    ask(work)
     if work.ahead:
         execute_all(work.connection, work.ahead)
     execute_all(work.connection, [*insert_statements(work), *work.statements, *_session_update(work)])
+
+
+def ask(work: "UnitOfWork") -> None:
+    """Answer what a unit of work asks, before it is written."""
+    if work.question is not None:
+        work.answer = fetch(work.connection, *work.question)
 
 
 def insert_statements(work: "UnitOfWork") -> Iterator[Statement]:

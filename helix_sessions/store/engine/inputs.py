@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
 from helix_sessions.messages import errors
-from helix_sessions.types import ROLES
+from helix_sessions.types import HIGHEST_PRIORITY, LOWEST_PRIORITY, ROLES
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=str)
@@ -64,6 +64,15 @@ def identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str:
     return name
 
 
+def is_identifier(value: Any) -> bool:
+    """Whether it may be an id or a name."""
+    try:
+        identifier(value, "It")
+    except (InvalidInput, InvalidDocument):
+        return False
+    return True
+
+
 def optional_identifier(value: Any, what: str, *, limit: int = MAX_ID) -> str | None:
     return None if value is None else identifier(value, what, limit=limit)
 
@@ -87,6 +96,16 @@ def integer(value: Any, what: str, *, minimum: int = 0) -> int:
     if not minimum <= value <= MAX_INTEGER:
         raise InvalidInput(f"{what} must be between {minimum} and {MAX_INTEGER}, not {shown(value)}.")
     return int(value)
+
+
+def priority(value: Any) -> int:
+    """How urgent a session is beside others."""
+    number = integer(value, "priority", minimum=LOWEST_PRIORITY)
+    if number > HIGHEST_PRIORITY:
+        raise InvalidInput(
+            f"priority must be between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}, not {shown(value)}."
+        )
+    return number
 
 
 def flag(value: Any, what: str) -> bool:

@@ -16,14 +16,14 @@ from helix_sessions.content import blobs
 from helix_sessions.models import Blob
 
 
-class Kept(NamedTuple):
+class Extracted(NamedTuple):
     """A text without its attachments, and their digests."""
 
     text: str
     digests: frozenset[str]
 
 
-def take_out(using: str, text: str) -> Kept | None:
+def take_out(using: str, text: str) -> Extracted | None:
     """Keep the attachments of a document; `None` if it has none."""
     found = blobs.inline_in(text)
     if not found:
@@ -33,7 +33,7 @@ def take_out(using: str, text: str) -> Kept | None:
         sha: keep(using, sha, each.data, each.media_type).name
         for sha, each in sorted(contents.items())  # in one order, so that no two writers wait in a circle
     }
-    return Kept(blobs.taken_out(text, found, names.__getitem__), frozenset(names))
+    return Extracted(blobs.taken_out(text, found, names.__getitem__), frozenset(names))
 
 
 def keep(using: str, sha: str, data: bytes, media_type: str) -> Blob:

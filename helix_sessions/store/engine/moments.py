@@ -7,6 +7,7 @@ Events that a caller emits under the same names are no moments.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +79,24 @@ def record(work: "UnitOfWork") -> None:
         work.statements.append((_record_sql(len(some)), work.dialect.parameters(params)))
 
 
+def told_alone(dialect: Any, kind: str, data: Mapping[str, Any], now: datetime) -> tuple[str, list[Any]]:
+    """The statement that adds to the outbox what is of no single session."""
+    timestamp = now.isoformat().replace("+00:00", "Z")
+    body = documents.write({"type": kind, "timestamp": timestamp, "data": dict(data)})
+    params = [now, now, f"msg_{new_id()}", kind, "", body]
+    return _record_sql(1), dialect.parameters(params)
+
+
 @lru_cache(maxsize=_AT_ONCE)
 def _record_sql(moments: int) -> str:
     """It ends in a condition, so that it can be a part of a guarded write."""
     first = 'SELECT %s AS "message_id", %s AS "type", %s AS "session_id", %s AS "body"'
-    told = " UNION ALL ".join([first] + ["SELECT %s, %s, %s, %s"] * (moments - 1))
+    rows = " UNION ALL ".join([first] + ["SELECT %s, %s, %s, %s"] * (moments - 1))
     return (
         f"INSERT INTO {table(WebhookDelivery).name}"  # noqa: S608
         ' ("webhook_id", "created_at", "due_at", "attempts", "message_id", "type", "session_id", "body")'
         ' SELECT w."webhook_id", %s, %s, 0, m."message_id", m."type", m."session_id", m."body"'
-        f" FROM {table(Webhook).name} w CROSS JOIN ({told}) m"
+        f" FROM {table(Webhook).name} w CROSS JOIN ({rows}) m"
         ' WHERE w."enabled" AND (CAST(w."events" AS text) = \'[]\''
         ' OR CAST(w."events" AS text) LIKE \'%%"\' || m."type" || \'"%%\')'
     )

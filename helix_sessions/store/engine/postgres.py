@@ -4,9 +4,11 @@ Every parameter goes to the server as text without a type, so that it takes the 
 prepared statement serves whatever the size of a number.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +29,7 @@ from helix_sessions.store.engine.connection import (
     is_told_of_pooler,
 )
 from helix_sessions.store.engine.dialect import Dialect, Encoder
+from helix_sessions.store.engine.prepared_cursor import PreparedCursor
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, read_sql
@@ -69,26 +72,6 @@ Inserted: TypeAlias = tuple[type[models.Model], int, bool]
 """So many rows of a table, and whether they take the place of others."""
 
 
-class PreparedCursor(psycopg.RawCursor[tuple[Any, ...]]):
-    """Binds on the server and prepares what it executes; Django's own cursors do neither."""
-
-    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-        connection = self.connection
-        threshold = connection.prepare_threshold
-        connection.prepare_threshold = 0  # Django's None means never, even where it is asked for
-        try:
-            return super().execute(_numbered(query), params, prepare=True)
-        finally:
-            connection.prepare_threshold = threshold
-
-
-@lru_cache(maxsize=512)
-def _numbered(sql: str) -> bytes:
-    """The statement with its placeholders as PostgreSQL numbers them."""
-    first, *rest = sql.split("%s")
-    return (first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))).encode()
-
-
 class PortablePostgresDialect(Dialect):
     """PostgreSQL with a statement for each table, and every row read under its lock: for servers that cannot
     change several tables in one statement."""
@@ -96,12 +79,19 @@ class PortablePostgresDialect(Dialect):
     name = "postgresql"
     number = "%s::bigint"
     moment = "%s::timestamptz"
-    most_rows_kept = 200
+    day = "%s::date"
+    most_rows_cached = 200
     skips_locked_rows = True
+    lease_now = "statement_timestamp()"
+
+    def lease_clock(self) -> list[Any]:
+        return []
 
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
         if isinstance(field, models.DateTimeField):
             return datetime.isoformat
+        if isinstance(field, models.DateField):
+            return date.isoformat
         if isinstance(field, models.IntegerField | models.BooleanField):
             return str
         if isinstance(field, models.ForeignKey) and field.name != "session":
@@ -109,7 +99,7 @@ class PortablePostgresDialect(Dialect):
         return None
 
     def parameters(self, values: Iterable[Any]) -> list[Any]:
-        return [str(value) if isinstance(value, int | datetime) else value for value in values]
+        return [str(value) if isinstance(value, int | date) else value for value in values]
 
     def as_text(self, expression: str) -> str:
         return f"{expression}::text"
@@ -128,6 +118,10 @@ class PortablePostgresDialect(Dialect):
 
     def wait_for_locks(self, connection: BaseDatabaseWrapper, seconds: float) -> None:
         execute(connection, "SELECT set_config('lock_timeout', %s, true)", [milliseconds(seconds)])
+
+    def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:
+        sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {_WAIT}"
+        fetch(connection, sql, [name, *self.waiting()])
 
     @contextmanager
     def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
@@ -172,7 +166,7 @@ class PortablePostgresDialect(Dialect):
         return bool(process == connection.connection.info.backend_pid)
 
     @contextmanager
-    def one_moment(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+    def read_snapshot(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         sql = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         with transaction.atomic(using=connection.alias):
             execute(connection, sql, [], prepare=False)
@@ -255,13 +249,17 @@ class PostgresDialect(PortablePostgresDialect):
         columns = () if work.new else tuple(work.changes)
         if columns:
             params += flush.update_params(work)
-        elif not (inserted or others):
-            return None
-        sql = _statement(columns, tuple(inserted), tuple(text for text, _ in others), guarded=False)
+        else:
+            flush.ask(work)
+            if not (inserted or others):
+                return None
+        texts = tuple(text for text, _ in others)
+        asked = None if work.question is None or not columns else work.question[0]
+        sql = _statement(columns, tuple(inserted), texts, guarded=False, asked=asked)
         if not columns:
             execute(work.connection, sql, params)
             return None
-        return str(fetch(work.connection, sql, params)[0][0])
+        return _answered(work, fetch(work.connection, sql, params + _asked_params(work)))
 
     def flush_if_unchanged(self, work: "UnitOfWork", known: KnownRow) -> str | None:
         if not work.guardable or any(
@@ -278,15 +276,15 @@ class PostgresDialect(PortablePostgresDialect):
         for _, some in work.statements:
             params += some
         others = tuple(text for text, _ in work.statements)
-        sql = _statement(tuple(work.changes), inserted, others, guarded=True)
-        written = fetch(work.connection, sql, params)
-        return written[0][0] if written else None
+        asked = None if work.question is None else work.question[0]
+        sql = _statement(tuple(work.changes), inserted, others, guarded=True, asked=asked)
+        return _answered(work, fetch(work.connection, sql, params + _asked_params(work)))
 
-    def look(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
+    def read_unlocked(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
         connect(connection)
         if not is_between_transactions(connection):
             return None
-        rows = fetch(connection, _look_sql(self), [session_id])
+        rows = fetch(connection, _read_unlocked_sql(self), [session_id])
         if not rows:
             return None
         row_version, *columns = rows[0]
@@ -296,28 +294,48 @@ class PostgresDialect(PortablePostgresDialect):
         return KnownRow(row_version, values)
 
 
+def _asked_params(work: "UnitOfWork") -> list[Any]:
+    return [] if work.question is None else list(work.question[1])
+
+
+def _answered(work: "UnitOfWork", written: list[tuple[Any, ...]]) -> str | None:
+    """The version of the row that was written, if one was; the unit of work takes the answer."""
+    if not written:
+        return None
+    row_version, *answer = written[0]
+    if answer:
+        work.answer = json.loads(answer[0], parse_float=Decimal)
+    return str(row_version)
+
+
 def milliseconds(seconds: float) -> str:
     """A time as PostgreSQL's settings have it."""
     return f"{max(1, round(seconds * 1000))}ms"
 
 
 @lru_cache(maxsize=1)
-def _look_sql(dialect: Dialect) -> str:
+def _read_unlocked_sql(dialect: Dialect) -> str:
     return read_sql(dialect, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
 
 
 @lru_cache(maxsize=512)
 def _statement(
-    columns: tuple[str, ...], inserted: tuple[Inserted, ...], others: tuple[str, ...], *, guarded: bool
+    columns: tuple[str, ...],
+    inserted: tuple[Inserted, ...],
+    others: tuple[str, ...],
+    *,
+    guarded: bool,
+    asked: str | None = None,
 ) -> str:
     """All that a unit of work writes, in one statement: changes of the session's row, new rows, and others.
-    It returns the `xmin` of the session's row, if that is changed.
+    It returns the `xmin` of the session's row, if that is changed, and the answer to what is `asked`.
 
     All but the last part are common table expressions. They see the tables as before the statement, so no
     row may be touched by two of them, and none is: each table is written once. `guarded`, everything depends
     on the session's row being the one that is known: new rows are selected from its update, and the others,
     each of which ends in a condition, are made only with it.
     """
+    returned = "" if asked is None else f", {_as_json(asked)}"
     update = update_sql(Session, columns, ("session_id",))
     update = f"{update}{_GUARD if guarded else ''} RETURNING xmin::text AS row_version"
     if guarded:
@@ -325,11 +343,16 @@ def _statement(
     parts = [*(_insert_sql(*rows, guarded) for rows in inserted), *others]
     if guarded:
         parts.insert(0, update)
-        last = "SELECT row_version FROM w0"
+        last = f"SELECT row_version{returned} FROM w0"  # noqa: S608
     else:
-        last = update if columns else parts.pop()
+        last = f"{update}{returned}" if columns else parts.pop()
     steps = ", ".join(f"w{number} AS ({sql})" for number, sql in enumerate(parts))
     return f"WITH {steps} {last}" if steps else last
+
+
+def _as_json(query: str) -> str:
+    """The rows of a query as one value."""
+    return f"(SELECT COALESCE(json_agg(q), '[]')::text FROM ({query}) q)"  # noqa: S608
 
 
 def _insert_sql(model: type[models.Model], rows: int, replacing: bool, guarded: bool) -> str:
@@ -351,6 +374,8 @@ def _type_of(field: "models.Field[Any, Any]") -> str:
         return "json"
     if isinstance(field, models.DateTimeField):
         return "timestamptz"
+    if isinstance(field, models.DateField):
+        return "date"
     if isinstance(field, models.BooleanField):
         return "boolean"
     return "bigint" if isinstance(field, models.IntegerField) else "text"

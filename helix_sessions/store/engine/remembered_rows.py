@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.store.engine.connection import is_between_transactions, is_told_of_pooler
+from helix_sessions.store.engine.connection_cache import cache_of
 from helix_sessions.store.engine.dialect import dialect_of
-from helix_sessions.store.engine.kept import kept
 from helix_sessions.store.engine.session_columns import TEXTS_READ
 
 MOST_ROWS = 256
@@ -49,8 +49,8 @@ class KnownRow(NamedTuple):
     values: dict[str, Any]
 
 
-class Memory:
-    """What is remembered for one connection."""
+class RowMemory:
+    """The rows that one connection remembers."""
 
     def __init__(self, *, pooled: bool) -> None:
         self.rows: dict[str, tuple[KnownRow, int]] = {}
@@ -87,7 +87,7 @@ def new_mark() -> int:
 
 def recall(connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
     """The row as this connection wrote it last; never inside a transaction, whose end is not known."""
-    memory: Memory | None = kept(connection).memory
+    memory: RowMemory | None = cache_of(connection).rows
     known = None if memory is None else memory.rows.get(session_id)
     if memory is None or known is None or not dialect_of(connection).remembers(connection):
         return None
@@ -104,10 +104,10 @@ def remember(connection: BaseDatabaseWrapper, session_id: str, row: KnownRow | N
     size = 0 if row is None else sum([getsizeof(row.values[name]) for name in TEXTS_READ])
     if row is None or size > LARGEST:
         return forget(connection, session_id)
-    beside = kept(connection)
-    if beside.memory is None:
-        beside.memory = Memory(pooled=is_told_of_pooler(connection))
-    memory: Memory = beside.memory
+    cache = cache_of(connection)
+    if cache.rows is None:
+        cache.rows = RowMemory(pooled=is_told_of_pooler(connection))
+    memory: RowMemory = cache.rows
     if memory.direct is not False:
         if dialect_of(connection).shares_row_version:
             memory.keep_only(row.row_version)
@@ -117,12 +117,12 @@ def remember(connection: BaseDatabaseWrapper, session_id: str, row: KnownRow | N
 
 def forget(connection: BaseDatabaseWrapper, session_id: str) -> None:
     """Drop a row that another connection wrote."""
-    memory: Memory | None = kept(connection).memory
+    memory: RowMemory | None = cache_of(connection).rows
     if memory is not None:
         memory.drop(session_id)
 
 
-def _is_direct(memory: Memory, connection: BaseDatabaseWrapper) -> bool:
+def _is_direct(memory: RowMemory, connection: BaseDatabaseWrapper) -> bool:
     """Asked once for each connection that has a row to remember."""
     if memory.direct is None:
         memory.direct = dialect_of(connection).is_direct(connection)

@@ -5,12 +5,12 @@ from functools import cache
 from django.apps import apps
 from django.db import models
 
-from helix_sessions.models import FragmentBatch, Session
+from helix_sessions.models import FragmentBatch, MessageWords, Session
 from helix_sessions.models.fields import key_of
 
 
 @cache
-def belongings() -> tuple[type[models.Model], ...]:
+def child_tables() -> tuple[type[models.Model], ...]:
     """The tables of a session beside its own, by name; a new one needs no mention here."""
     found = apps.get_app_config("helix_sessions").get_models()
     return tuple(
@@ -23,12 +23,13 @@ def belongings() -> tuple[type[models.Model], ...]:
 
 def every_table() -> tuple[type[models.Model], ...]:
     """The sessions' own table, then those of what belongs to them."""
-    return (Session, *belongings())
+    return (Session, *child_tables())
 
 
 def exported_tables() -> tuple[type[models.Model], ...]:
-    """Those whose rows go with a session to another installation: not what a process is saying here."""
-    return tuple(model for model in every_table() if model is not FragmentBatch)
+    """Those whose rows go with a session to another installation: not what a process is saying here, nor the
+    words of messages."""
+    return tuple(model for model in every_table() if model not in (FragmentBatch, MessageWords))
 
 
 def kind_of(model: type[models.Model]) -> str:

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -41,6 +41,12 @@ def _with_question_marks(sql: str) -> str:
     return sql.replace("%s", "?")
 
 
+def _parameter(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _naive_utc(value)
+    return value.isoformat() if isinstance(value, date) else value
+
+
 def _naive_utc(value: datetime) -> str:
     if value.tzinfo is UTC:
         return value.isoformat(" ").removesuffix("+00:00")
@@ -57,12 +63,14 @@ class SqliteDialect(Dialect):
     def encoder(self, field: "models.Field[Any, Any]") -> Encoder | None:
         if isinstance(field, models.DateTimeField):
             return _naive_utc
+        if isinstance(field, models.DateField):
+            return date.isoformat
         if isinstance(field, models.ForeignKey) and isinstance(field.target_field, models.UUIDField):
             return UUID.hex.__get__
         return None
 
     def parameters(self, values: Iterable[Any]) -> list[Any]:
-        return [_naive_utc(value) if isinstance(value, datetime) else value for value in values]
+        return [_parameter(value) for value in values]
 
     def contains(self, text: str, part: str) -> str:
         return f"instr({text}, '{part}') > 0"
@@ -92,6 +100,7 @@ class SqliteDialect(Dialect):
         try:
             if _row_version(connection) != known.row_version:
                 return None
+            flush.ask(work)
             first = update, [*flush.update_params(work), *flush.guard_params(self, known)]
             rest = [*flush.insert_statements(work), *work.statements, ("COMMIT", ())]
             if execute_all(connection, [first, *rest], only_if_first=True):
@@ -131,7 +140,7 @@ class SqliteDialect(Dialect):
             execute(connection, "BEGIN IMMEDIATE", [])
 
     @contextmanager
-    def one_moment(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+    def read_snapshot(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         # Not `atomic`, which takes the write lock.
         execute(connection, "BEGIN DEFERRED", [])
         try:

@@ -10,7 +10,7 @@ from django.db import models
 from helix_sessions.content import blobs, encryption
 from helix_sessions.content.blobs import MARK
 from helix_sessions.content.encryption import SEALED, Keyring
-from helix_sessions.models.fields import DocumentField, IdField, key_of
+from helix_sessions.models.fields import CounterField, DocumentField, IdField, key_of
 from helix_sessions.store.engine.dialect import Dialect, Encoder
 
 Row: TypeAlias = tuple[Any, ...]
@@ -193,11 +193,20 @@ def insert_sql(
 
 
 def replace_sql(model: type[models.Model]) -> str:
-    """What an INSERT ends with that takes the place of rows that have its keys."""
+    """What an INSERT ends with that takes the place of rows that have its keys. Counters are added up."""
     rows = table(model)
     keys = ", ".join(f'"{name}"' for name in rows.key)
-    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in rows.columns if name not in rows.key)
+    changes = ", ".join(
+        f'"{name}" = {_replacement(rows, name)}' for name in rows.columns if name not in rows.key
+    )
     return f"ON CONFLICT ({keys}) DO UPDATE SET {changes}"
+
+
+def _replacement(rows: Table, name: str) -> str:
+    if not isinstance(rows.fields[name], CounterField):
+        return f'excluded."{name}"'
+    added, most = f'{rows.name}."{name}" + excluded."{name}"', CounterField.MOST
+    return f"CASE WHEN {added} > {most} THEN {most} ELSE {added} END"
 
 
 @lru_cache(maxsize=512)

@@ -143,20 +143,21 @@ def decide(
     *,
     owner: Any = UNSET,
     lease: Lease | None = None,
-    unread: bool = False,
+    read_first: bool = False,
 ) -> tuple[UnitOfWork, T]:
     """Make a write that is decided by a function of the row: without a lock on a row this connection
     wrote last, if it is unchanged; otherwise as `write` does. For the hot paths.
 
-    With `unread` a row that others wrote is looked at first, on PostgreSQL: two statements instead of
-    the four of a transaction. For writes that seldom meet others of the same session.
+    With `read_first` a row that this connection did not write last is read without a lock, on PostgreSQL,
+    and written if it is unchanged: two statements instead of the four of a transaction. For writes that
+    seldom meet others of the same session.
 
     The decision may be made twice, so it only collects; it may read rows that never change.
     """
     connection = connections[using]
     known = remembered_rows.recall(connection, session_id)
-    if known is None and unread:
-        known = dialect_of(connection).look(connection, session_id)
+    if known is None and read_first:
+        known = dialect_of(connection).read_unlocked(connection, session_id)
     if known is not None and owner in (UNSET, known.values["owner_id"]):
         done = _decide_unlocked(connection, known, decision, expected_version, lease)
         if done is not None:
@@ -191,7 +192,7 @@ def _decide_unlocked(
     if work.row_version is None:
         return None
     remembered_rows.remember(connection, work.session.session_id, work.as_known())
-    work.wake_readers()
+    work.notify_after_commit()
     return work, outcome
 
 

@@ -13,19 +13,25 @@ from django.db import models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
+from helix_sessions.conf import conf
 from helix_sessions.content import blobs, documents
-from helix_sessions.exceptions import (
-    SessionExists,
+from helix_sessions.exceptions import SessionExists
+from helix_sessions.models import BlobRef, Event, Message, MessageWords
+from helix_sessions.store.engine import (
+    kept_blobs,
+    message_words,
+    moments,
+    open_calls,
+    remembered_rows,
+    spending,
 )
-from helix_sessions.models import BlobRef, Event, Message
-from helix_sessions.store.engine import kept_blobs, moments, open_calls, remembered_rows
 from helix_sessions.store.engine.connection import after_commit
-from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.engine.dialect import Statement, dialect_of
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.tables import Row, table, update_sql
-from helix_sessions.stream.wakeups import wake_after_commit
+from helix_sessions.stream.wakeups import notify_readers_after_commit
 from helix_sessions.types import PRUNED_STATUSES, UNSET, Lease, Unset
 
 _log = logging.getLogger("helix_sessions.writes")
@@ -85,6 +91,13 @@ class UnitOfWork:
         """What to do once this write has committed, by name: each is done once."""
         self.moments: list[moments.Moment] = []
         """What webhooks and signals are told of this write."""
+        self.spent = spending.Spent()
+        """What this write counts as spent."""
+        self.asks_spend = False
+        """Whether it is told how the limits of spending stand, even if it spends nothing."""
+        self.question: Statement | None = None
+        """A query that is answered with this write, as the tables were before it."""
+        self.answer: list[Any] | None = None
         self.blobs: dict[str, bool] = {}
         """The attachments that this write refers to, and whether they are posted."""
         self.blob_length = blobs.shortest()
@@ -132,10 +145,10 @@ class UnitOfWork:
             text = values.get(name)
             if text is None or len(text) <= (self.blob_length or 0):
                 continue
-            kept = kept_blobs.take_out(self.connection.alias, text)
-            if kept is not None:
-                values = {**values, name: kept.text}
-                self.refer_to_blobs(kept.digests)
+            extracted = kept_blobs.take_out(self.connection.alias, text)
+            if extracted is not None:
+                values = {**values, name: extracted.text}
+                self.refer_to_blobs(extracted.digests)
         return values
 
     def refer_to_blobs(self, digests: Iterable[str], *, posted: bool = False) -> None:
@@ -194,12 +207,23 @@ class UnitOfWork:
         position: int = self.session.message_count
         seq = self.event(f"{role}_message", run_id=run_id, turn_id=turn_id, message_position=position)
         self.insert(Message, position=position, seq=seq, role=role, content=text)
+        if conf.TRANSCRIPT_SEARCH:
+            self._keep_words(seq, text)
         self.session.message_count = self.changes["message_count"] = position + 1
         before = self.session.open_calls
         open_now = open_calls.after(before, role, text, position)
         if open_now != before:
             self.change(open_calls=open_now)
         return seq
+
+    def spend(self, amount: spending.Spent) -> None:
+        """Count what the session has spent."""
+        self.spent = self.spent.plus(amount)
+
+    def _keep_words(self, seq: int, text: str) -> None:
+        """Keep the words of a message for the search in transcripts."""
+        if message_words.are_kept() and (found := message_words.words_in(text)):
+            self.insert(MessageWords, seq=seq, searchable=found)
 
     def note_activity(self) -> None:
         """Note a sign of the agent: of one that runs, or whose run this write begins."""
@@ -213,23 +237,25 @@ class UnitOfWork:
         if self.new and not self.dialect.insert_session(self):
             raise SessionExists(f"There is a session {self.session.session_id!r} already.")
         self.row_version = self.dialect.flush(self)
-        self.wake_readers()
+        self.notify_after_commit()
         return True
 
-    def wake_readers(self) -> None:
-        """Notify the session's readers after the commit."""
+    def notify_after_commit(self) -> None:
+        """Tell signals, readers and runners of this write once it has committed."""
         if self.moments:
             moments.announce(self)
         if _log.isEnabledFor(logging.DEBUG):
-            self._tell_after_commit()
+            self._log_after_commit()
         if Event in self.inserts:
-            wake_after_commit(self.connection, self.session.session_id, self.inserts[Event][0][_SEQ])
+            notify_readers_after_commit(
+                self.connection, self.session.session_id, self.inserts[Event][0][_SEQ]
+            )
         for notice in self.notices.values():
             after_commit(self.connection, notice)
 
-    def _tell_after_commit(self) -> None:
+    def _log_after_commit(self) -> None:
         session, kind = self.session, table(Event).columns.index("type")
-        told = {
+        details = {
             "session_id": session.session_id,
             "run_id": session.run_id,
             "version": session.version,
@@ -237,7 +263,7 @@ class UnitOfWork:
             "events": [row[kind] for row in self.inserts.get(Event, ())],
         }
         transaction.on_commit(
-            lambda: _log.debug("wrote", extra=told), using=self.connection.alias, robust=True
+            lambda: _log.debug("wrote", extra=details), using=self.connection.alias, robust=True
         )
 
     def stamp(self) -> bool:
@@ -250,6 +276,8 @@ class UnitOfWork:
             self.note_activity()
         if self.moments:
             moments.record(self)
+        if self.asks_spend or self.spent != spending.Spent():
+            spending.record(self)
         for digest in sorted(self.blobs):
             self.statement(refer_sql(), [self.session.session_id, digest, self.blobs[digest]])
         if self.versioned:

@@ -18,8 +18,9 @@ from helix_sessions.exceptions import (
     InvalidDocument,
     SessionBusy,
 )
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import check_row_version
@@ -50,23 +51,27 @@ def admit_input(
     input_id: str | None = None,
     delivery: Delivery = "steer",
     resume: bool = True,
+    priority: int | None = None,
     expected_version: int | None = None,
 ) -> InputReceipt:
     """Admit a prompt, a string or an object, durably; it becomes a message when it is promoted.
 
     An input id stands for one prompt in all sessions of an owner: repeating the call returns the same
     receipt, anything else under that id is `InputConflict`. Unless `resume` is false, the driver of the
-    session is notified, also on a retry.
+    session is notified, also on a retry. `priority` (-10 to 10, by default the session's) says how urgent
+    it is; that holds until the session comes to rest.
     """
     key = session_key(session_id)
+    urgent = None if priority is None else inputs.priority(priority)
     given = input_id is not None
     name = inputs.identifier(input_id, "The input id") if given else new_id()
-    text = _prompt(prompt, name)
+    text = checked_prompt(prompt, name)
     how = inputs.choice(delivery, DELIVERIES, "The delivery")
     wake = inputs.flag(resume, "resume")
     version = inputs.expected_version(expected_version)
 
     def admit_it(work: UnitOfWork) -> InputReceipt:
+        runnable.hurry(work, urgent)
         receipt = admit(work, name, text, how, resume=wake)
         if wake:
             runnable.input_admitted(work)
@@ -89,8 +94,8 @@ def admit(
     session = work.session
     if session.pending_inputs >= conf.INBOX_LIMIT:
         raise InboxFull(f"The session has {session.pending_inputs:,} pending inputs.")
-    told: dict[str, Any] = {"input_id": input_id, "delivery": delivery}
-    seq = work.event("input_admitted", told if resume else {**told, "resume": False})
+    data: dict[str, Any] = {"input_id": input_id, "delivery": delivery}
+    seq = work.event("input_admitted", data if resume else {**data, "resume": False})
     work.insert(models.InputClaim, input_id=input_id, owner_key=owner_key(session.owner_id))
     work.insert(
         models.Input,
@@ -123,7 +128,7 @@ def _admit_once(
     """Admit, and only when that is refused look for the same admission made before: most are new."""
     for _ in range(_ATTEMPTS):  # whoever else claims the id, or deletes the session that had it
         try:
-            _, receipt = store._decide(key, admit, expected_version, fenced=False, unread=True)
+            _, receipt = store._decide(key, admit, expected_version, fenced=False, read_first=True)
             return receipt, True
         except (IntegrityError, HelixSessionsError) as refusal:
             before = known(store._read(key, ("owner_id",)).owner_id)
@@ -144,7 +149,7 @@ def _ask_again(store: Store, key: str, receipt: InputReceipt) -> None:
 
     work, _ = store._decide(key, ask, fenced=False)
     if not work.notices:
-        runner_notices.notify_after_commit(store._connection, key, work.session.agent_type)
+        runner_notices.notify_runners_after_commit(store._connection, key, work.session.agent_type)
 
 
 def _admitted_before(
@@ -187,18 +192,12 @@ def page_of_inputs(
     store: Store, session_id: str, *, pending: bool = True, limit: int = 50, cursor: str | None = None
 ) -> Page[InputReceipt]:
     """A page of what `list_inputs` returns."""
-    most = min(inputs.integer(limit, "limit", minimum=1), inputs.MAX_INTEGER - 1)
-    rows = models.Input.objects.using(store.using).filter(session_id=session_key(session_id)).in_order()
+    pager = Pager("inputs", "admitted_seq", limit=limit, cursor=cursor)
+    rows = models.Input.objects.using(store.using).filter(session_id=session_key(session_id))
     if inputs.flag(pending, "pending"):
         rows = rows.pending()
-    if cursor is not None:
-        [seq] = cursors.decode("inputs", cursor, int)
-        rows = rows.filter(admitted_seq__gt=seq)
     store._read(session_id, ("session_id",))
-    found = [_receipt(row) for row in rows[: most + 1]]
-    items = found[:most]
-    more = cursors.encode("inputs", items[-1].admitted_seq) if len(found) > most else None
-    return Page(items=items, next_cursor=more)
+    return pager.page(rows, _receipt)
 
 
 def count_inputs(store: Store, session_id: str, *, after: int = 0) -> dict[Delivery, int]:
@@ -328,7 +327,7 @@ def claim(connection: BaseDatabaseWrapper, owner_id: Any, rows: Iterable[Mapping
     execute(connection, sql, taken, prepare=False)
 
 
-def _prompt(value: Any, input_id: str) -> str:
+def checked_prompt(value: Any, input_id: str) -> str:
     """The text of a prompt: a string, or an object that may say it is a user's message with this id."""
     if isinstance(value, str):
         return documents.dump(value)

@@ -120,6 +120,7 @@ def _remove_archived(store: Store, session_id: str) -> int:
             if oldest is None or oldest >= begin:
                 if begin > 1:
                     execute(connection, sql.REMOVE_TRUNCATED_MESSAGES, [session_id, begin])
+                    execute(connection, sql.REMOVE_WORDS_OF_NONE, [session_id, begin])
                 return removed
             until = min(begin, oldest + _EVENTS_PER_REMOVAL)
             removed += execute(connection, sql.REMOVE_EVENTS, [session_id, until])

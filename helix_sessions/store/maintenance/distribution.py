@@ -12,16 +12,36 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import NotConfigured
-from helix_sessions.models import Blob, Memory, MemoryVector, Session, Webhook, WebhookDelivery
+from helix_sessions.models import (
+    Blob,
+    Memory,
+    MemoryVector,
+    Schedule,
+    ScheduleFiring,
+    Session,
+    SpendEntry,
+    SpendLimit,
+    SpendTotal,
+    Webhook,
+    WebhookDelivery,
+)
 from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
 from helix_sessions.store.engine.connection import execute, fetch, transaction_on
 from helix_sessions.store.engine.dialect import choose_again, dialect_of
-from helix_sessions.store.engine.session_tables import belongings
+from helix_sessions.store.engine.session_tables import child_tables
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance import sql
 
-_ON_THE_COORDINATOR = (Webhook, WebhookDelivery)
+_ON_THE_COORDINATOR = (
+    Webhook,
+    WebhookDelivery,
+    SpendLimit,
+    SpendEntry,
+    SpendTotal,
+    Schedule,
+    ScheduleFiring,
+)
 _REFERENCE = "reference"
 
 _MISSING = (
@@ -45,15 +65,16 @@ class Placement(NamedTuple):
 
 
 def placements() -> Iterator[Placement]:
-    """Every table but those of webhooks, which are few rows and stay on the coordinator. A table without a
-    session is distributed by the first column of its primary key; vectors lie beside their memories."""
+    """Every table but those of webhooks, spending and schedules, which are few rows and stay on the
+    coordinator. A table without a session is distributed by the first column of its primary key; vectors lie
+    beside their memories."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
-    for model in belongings():
+    for model in child_tables():
         yield Placement(_name(model), "session_id", sessions)
     for model in apps.get_app_config("helix_sessions").get_models():
-        if model not in (Session, Blob, *belongings(), *_ON_THE_COORDINATOR):
+        if model not in (Session, Blob, *child_tables(), *_ON_THE_COORDINATOR):
             beside = _name(Memory) if model is MemoryVector else "none"
             yield Placement(_name(model), key_of(model)[0], beside)
 

@@ -11,12 +11,13 @@ from django.db import models
 from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.models import Session
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models import Schedule, Session
+from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.keyed import blobs
+from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.maintenance.expiry import delete_snapshots_of
 from helix_sessions.store.maintenance.exports import tree_of
 from helix_sessions.store.maintenance.job import Job, ids_of
@@ -41,7 +42,7 @@ def erase_user(
     should_stop: Callable[[], bool] | None = None,
 ) -> ErasureSummary:
     """Remove the sessions of a person, by owner, by `user_id` or by both, with their trees, and the
-    memories of the owner.
+    memories, spend limits and spending of the owner.
 
     Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
     finds what an interrupted call left. Branches of another owner have copies of messages: they are
@@ -52,6 +53,8 @@ def erase_user(
     key = inputs.owner_key(owner)
     name = inputs.optional_identifier(user_id, "user_id")
     job = Job(ErasureSummary(), _log, dry_run=dry_run, on_progress=on_progress, should_stop=should_stop)
+    if key is not None:
+        job.count(answers_deleted=_schedules(store.using, key, dry_run))  # they would make new sessions
     to_erase, erased, forks_left = [_of(store.using, key, name)], set[str](), set[str]()
     for session_id in job.over(_ids_of_all(to_erase)):
         with job.attempt(f"Session {session_id!r} could not be erased"):
@@ -67,6 +70,7 @@ def erase_user(
         job.count(answers_deleted=_answers(store.using, key, dry_run))
         if key is not None:
             job.count(memories=memory_upkeep.erase_owner(store.using, key, dry_run=dry_run))
+            job.count(answers_deleted=spend_totals.erase_owner(store.using, key, dry_run=dry_run))
     return job.summary
 
 
@@ -134,6 +138,15 @@ def _delete_archives(using: str, session_id: str, dry_run: bool) -> int:
         for archive in files:
             archive_files.delete_file(using, archive.storage, archive.name, besides=session_id)
     return len(files)
+
+
+def _schedules(using: str, owner: Any, dry_run: bool) -> int:
+    """Delete the schedules of the account; return how many. A dry run counts them with the other rows."""
+    if dry_run:
+        return 0
+    rows = Schedule.objects.using(using).filter(owner_id=owner)
+    with transaction_on(using):
+        return rows.delete()[1].get(Schedule._meta.label, 0)
 
 
 def _answers(using: str, owner: Any, dry_run: bool) -> int:

@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -20,6 +20,7 @@ from helix_sessions.store.engine.tables import aware
 from helix_sessions.store.maintenance import sql
 from helix_sessions.store.maintenance.job import Job, pages
 from helix_sessions.store.memory import upkeep as memory_upkeep
+from helix_sessions.store.sessions import metadata
 from helix_sessions.types import TERMINAL_STATUSES, UNFINISHED_STATUSES, CasOk, CleanupSummary
 from helix_sessions.workspaces import Workspace, delete_snapshots
 
@@ -75,6 +76,20 @@ def expired_session_cleanup(
         with job.attempt(f"Session {session_id!r} could not be expired"):
             _expire(store, session_id, moment, job)
     return job.summary
+
+
+def expire_now(store: Store, session_id: str) -> int:
+    """Expire one unfinished session at once, as the clean-up would: delete the snapshots of its workspace,
+    then set it to `failed` with the reason `session_expired`. How many snapshots were deleted.
+
+    Its `expires_at` is set first, so that the next clean-up goes on with a session whose snapshots could not
+    be deleted. An ended session stays as it is.
+    """
+    now = timezone.now()
+    metadata.set_expiry(store, session_id, now)
+    job = Job(CleanupSummary(), _log, rest=0)
+    _expire(store, session_id, now + timedelta(microseconds=1), job)
+    return job.summary.snapshots_deleted
 
 
 def _overdue(

@@ -22,12 +22,14 @@ from helix_sessions.store.engine.session_tables import exported_tables, kind_of
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.keyed import blobs
+from helix_sessions.store.limits import spend_transfer
 from helix_sessions.store.maintenance import export_rows, sql
 from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages
 from helix_sessions.store.memory import names, transfer
+from helix_sessions.store.schedules import transfer as schedule_transfer
 from helix_sessions.store.sessions.delete import children_of
 from helix_sessions.store.transcript import archive_files
-from helix_sessions.types import TransferSummary, Writable
+from helix_sessions.types import UNSET, TransferSummary, Writable
 
 _NOT_EXPORTED: dict[type[models.Model], tuple[str, ...]] = {ArchivedRange: ("storage", "name")}
 """The place of an archive's file belongs to this installation; its lines are exported."""
@@ -44,8 +46,8 @@ def export_sessions(
     on_progress: Callable[[TransferSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> TransferSummary:
-    """Write sessions to a text file, a record per line: the chosen ones, or all. The memories of a chosen
-    owner come with them, and all memories with all sessions.
+    """Write sessions to a text file, a record per line: the chosen ones, or all. Memories, schedules,
+    spend limits and what was spent of a chosen owner come with them, and all of these with all sessions.
 
     A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
     of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
@@ -60,6 +62,11 @@ def export_sessions(
         for line in _memories(store, session_ids, agent_type, owner, user_id):
             _line(file, line)
             job.count(memories=1)
+        for line in _schedules(store, session_ids, agent_type, owner, user_id):
+            _line(file, line)
+            job.count(schedules=1)
+        for line in _spend(store, session_ids, agent_type, owner, user_id):
+            _line(file, line)
     _line(file, documents.write({"kind": "end", "trees": job.summary.trees}))
     return job.summary
 
@@ -101,6 +108,23 @@ def _memories(
         yield from transfer.lines(store.using, names.owner_namespace(owner))
     elif user_id is None:
         yield from transfer.lines(store.using, ())
+
+
+def _schedules(
+    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
+) -> Iterator[str]:
+    """The lines of the schedules that belong to what is exported."""
+    if session_ids is not None or agent_type is not None or (owner is None and user_id is not None):
+        return
+    yield from schedule_transfer.lines(store.using, UNSET if owner is None else inputs.owner_key(owner))
+
+
+def _spend(
+    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
+) -> Iterator[str]:
+    """The lines of spend limits and of what was spent: of a chosen owner, or with all sessions all."""
+    if session_ids is None and agent_type is None and (owner is not None or user_id is None):
+        yield from spend_transfer.lines(store.using, owner)
 
 
 def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[str]:
@@ -160,7 +184,7 @@ def _one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
     if not is_between_transactions(connection):
         yield connection, True
     else:
-        with dialect_of(connection).one_moment(connection):
+        with dialect_of(connection).read_snapshot(connection):
             yield connection, False
 
 

@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,8 @@ from django.utils import timezone
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidExport, InvalidInput, SessionExists
-from helix_sessions.models import ArchivedRange, Input, Session
-from helix_sessions.store.engine import inputs
+from helix_sessions.models import ArchivedRange, Input, Message, Session
+from helix_sessions.store.engine import inputs, message_words
 from helix_sessions.store.engine.connection import execute
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.ids import new_id
@@ -25,10 +25,12 @@ from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.keyed import blobs
+from helix_sessions.store.limits.spend_transfer import KINDS, SpendImporter
 from helix_sessions.store.maintenance import doctor, export_rows, import_gate
 from helix_sessions.store.maintenance.import_ids import Renames
 from helix_sessions.store.maintenance.job import Job
 from helix_sessions.store.memory.transfer import MemoryImporter
+from helix_sessions.store.schedules.transfer import ScheduleImporter
 from helix_sessions.store.state import runnable
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import COLLISIONS, UNSET, Collision, TransferSummary
@@ -46,26 +48,32 @@ def import_sessions(
     check: bool = True,
     on_progress: Callable[[TransferSummary], None] | None = None,
 ) -> TransferSummary:
-    """Import the sessions and memories that `export_sessions` wrote, exactly as they were.
+    """Import the sessions, memories and schedules that `export_sessions` wrote, exactly as they were.
 
     Each tree is one transaction. When one of its ids exists, `fail` raises `SessionExists`, `skip` skips
     the tree, and `renew` gives each of its sessions a new id, everywhere it is named. `owner` replaces
     the owners, because their keys are other people in another installation; `None` is no owner. With
     `check` a tree that breaks an invariant is refused. A memory whose key exists raises `MemoryExists`,
     is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
-    skipped.
+    skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay,
+    and of two totals of what was spent the larger one stands.
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
     new_owner = owner if owner is UNSET else inputs.owner_key(owner)
     reader = _Reader(lines)
     job = Job(TransferSummary(), on_progress=on_progress)
     memories = MemoryImporter(store.using, on_collision, new_owner)
+    schedules = ScheduleImporter(store.using, on_collision, new_owner)
+    spend = SpendImporter(store.using, new_owner)
+    others = {"memory": memories.add, "schedule": schedules.add, **dict.fromkeys(KINDS, spend.add)}
     with reader.located():
         export_rows.check_header(reader.line())
-        for members in job.over(reader.trees(memories)):
+        for members in job.over(reader.trees(others)):
             _import_tree(store, reader, members, on_collision, new_owner, check, job)
         memories.flush()
-    job.count(memories=memories.written, skipped=memories.skipped)
+        spend.flush()
+    job.count(memories=memories.written, schedules=schedules.written)
+    job.count(skipped=memories.skipped + schedules.skipped)
     return job.summary
 
 
@@ -198,6 +206,9 @@ class _Tree:
             full = len(self.rows) == _ROWS_AT_ONCE  # the size that most statements have
             if execute(self.connection, sql, params, prepare=full) != len(self.rows):
                 raise SessionExists(f"The session {self.session_id!r} was created meanwhile.")
+            if self.model is Message and message_words.are_kept():
+                key, seq, content = (columns.index(name) for name in ("session_id", "seq", "content"))
+                message_words.add(self.connection, [(row[key], row[seq], row[content]) for row in self.rows])
             if self.model is Input:
                 rows = [dict(zip(columns, row, strict=True)) for row in self.rows]
                 inbox.claim(self.connection, self.owner_id, rows)
@@ -248,12 +259,12 @@ class _Reader:
             raise InvalidExport("A record has no kind.")
         return found
 
-    def trees(self, memories: MemoryImporter) -> Iterator[list[str]]:
+    def trees(self, others: Mapping[str, Callable[[Any], None]]) -> Iterator[list[str]]:
         """The ids of each tree; the caller reads or skips its records before the next. What lies between
-        trees goes to `memories`."""
+        trees goes to the others, by its kind."""
         while (found := self.next())["kind"] != '"end"':
-            if found["kind"] == '"memory"':
-                memories.add(found)
+            if (add := others.get(found["kind"].strip('"'))) is not None:
+                add(found)
             else:
                 yield _members(found)
 

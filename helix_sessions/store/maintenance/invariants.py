@@ -22,7 +22,7 @@ from helix_sessions.models import (
     StateSnapshot,
     SubSessionRef,
 )
-from helix_sessions.store.engine.session_tables import belongings, kind_of
+from helix_sessions.store.engine.session_tables import child_tables, kind_of
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance.context_invariants import CONTEXT
 from helix_sessions.store.maintenance.invariant import Invariant
@@ -52,7 +52,7 @@ def invariants() -> tuple[Invariant, ...]:
 def _orphans() -> list[Invariant]:
     """Rows whose session does not exist."""
     found = []
-    for model in belongings():
+    for model in child_tables():
         name, kind = table(model).name, kind_of(model)
         found.append(
             Invariant(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from helix_sessions.exceptions import HelixSessionsError
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -5,9 +5,11 @@ from typing import Any, TypeVar
 
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.transactions import locking_transaction
-from helix_sessions.store.transcript.events import emit_event
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
+
+Changes = dict[str, dict[str, Any]]
 
 
 def operate(
@@ -18,13 +20,31 @@ def operate(
     *,
     by: dict[str, Any],
     reason: str,
+    changes: Callable[[], Changes] = dict,
 ) -> T:
     """Make a call, and log the operator and the reason as `operator_action`: both are committed, or
     neither.
 
-    A call that raises has changed nothing and is not logged.
+    A call that raises has changed nothing and is not logged. What an operator does is no sign of the agent.
+    `changes` says, after it, what has another value than before; it is logged too.
     """
     with locking_transaction(store.using):
         outcome = call()
-        emit_event(store, session_id, "operator_action", {"action": action, "reason": reason, "by": by})
+        changed = changes()
+        data = {"action": action, "reason": reason, "by": by, **({"changes": changed} if changed else {})}
+        store._decide(session_id, lambda work: _log(work, data))
     return outcome
+
+
+def _log(work: UnitOfWork, data: dict[str, Any]) -> None:
+    work.versioned = False
+    work.event("operator_action", data)
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> Changes:
+    """What is not as it was: by name, the value from which and to which it changed."""
+    return {
+        name: {"from": before.get(name), "to": value}
+        for name, value in after.items()
+        if before.get(name) != value
+    }

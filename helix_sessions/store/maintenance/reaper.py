@@ -11,6 +11,7 @@ from helix_sessions.models import IdempotentAnswer, Session, StagedChange
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.keyed import blobs, idempotency
+from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.maintenance.job import Job, ids_of
 from helix_sessions.store.memory import upkeep as memory_upkeep
 from helix_sessions.store.runs import rescue
@@ -32,7 +33,8 @@ def cleanup_debris(
 ) -> DebrisSummary:
     """Remove staged writes older than `staged_for`, expired idempotency keys, expired memories, what was
     kept of messages that were never committed, and attachments that no session has and that are older
-    than `BLOB_GRACE`. Report sessions with a running run that have not changed for `stuck_for`, and with
+    than `BLOB_GRACE`. Add up what was spent, and forget the totals of days and months that are long over.
+    Report sessions with a running run that have not changed for `stuck_for`, and with
     `wake` close those runs.
 
     A session with a model call longer than `stuck_for` looks stuck as well: choose `stuck_for` longer
@@ -52,6 +54,7 @@ def cleanup_debris(
         keys_removed=_removed_keys(store, now, dry_run),
         fragments_removed=fragments.remove_orphaned(store.using, since, dry_run=dry_run),
         memories_removed=memory_upkeep.remove_expired(store.using, now, dry_run=dry_run),
+        spend_removed=spend_totals.remove_old(store.using, dry_run=dry_run),
     )
     for blob in job.over(blobs.unused(store.using, now) if content_blobs.is_on() else ()):
         with job.attempt(f"The attachment {blob} could not be removed"):

@@ -13,7 +13,7 @@ from django.utils import timezone
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
 from helix_sessions.models import Event, Message, Session, SubSessionRef
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import SessionRow, lock_row

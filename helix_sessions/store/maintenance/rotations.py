@@ -14,7 +14,7 @@ from helix_sessions.content import blobs as content_blobs
 from helix_sessions.content import encryption
 from helix_sessions.content.encryption import Keyring
 from helix_sessions.exceptions import NotConfigured, SessionNotFound
-from helix_sessions.models import ArchivedRange, Event, IdempotentAnswer, Message, Session, Webhook
+from helix_sessions.models import ArchivedRange, Event, IdempotentAnswer, Message, Schedule, Session, Webhook
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute, transaction_on
 from helix_sessions.store.engine.dialect import dialect_of
@@ -33,6 +33,9 @@ from helix_sessions.types import RotationSummary
 
 _LOG = (Event, Message)
 """Tables whose rows the database refuses to change."""
+
+_SECRETS: tuple[tuple[type[models.Model], str], ...] = ((Webhook, "secret"), (Schedule, "prompt"))
+"""Texts of tables that belong to no session."""
 
 _log = logging.getLogger("helix_sessions.rotations")
 
@@ -80,6 +83,9 @@ def _rotate_session(
     store: Store, ring: Keyring, session_id: str, size: int, job: Job[RotationSummary]
 ) -> None:
     connection = store._connection
+    if ring.active is not None and not job.dry_run:
+        with transaction_on(store.using):
+            execute(connection, sql.REMOVE_WORDS, [session_id])  # they would tell what is encrypted
     for rows in encrypted_rows.tables():
         condition = sql.stale(store._dialect, rows, ring)
         for after, page in encrypted_rows.pages(connection, rows, session_id, condition, size):
@@ -177,17 +183,20 @@ def _rotate_blobs(store: Store, job: Job[RotationSummary]) -> None:
 
 
 def _rotate_secrets(store: Store, ring: Keyring, job: Job[RotationSummary]) -> None:
-    """The secrets of webhooks."""
-    for row in Webhook.objects.using(store.using).annotate(stored=Cast("secret", models.TextField())):
-        if ring.is_current(row.stored):
-            continue
-        job.count(rows=1)
-        if not job.dry_run:
-            with (
-                job.attempt(f"The secret of webhook {row.pk} could not be encrypted again"),
-                transaction_on(store.using),
-            ):
-                row.save(using=store.using, update_fields=["secret"])
+    """The secrets of webhooks, and the prompts of schedules."""
+    for model, name in _SECRETS:
+        for row in model._default_manager.using(store.using).annotate(stored=Cast(name, models.TextField())):
+            if ring.is_current(row.stored):
+                continue
+            job.count(rows=1)
+            if not job.dry_run:
+                with (
+                    job.attempt(
+                        f"The {name} of {model._meta.model_name} {row.pk} could not be encrypted again"
+                    ),
+                    transaction_on(store.using),
+                ):
+                    row.save(using=store.using, update_fields=[name])
 
 
 def _update(connection: BaseDatabaseWrapper, rows: Table, fresh: Sequence[list[Any]]) -> None:

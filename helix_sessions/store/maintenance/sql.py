@@ -3,7 +3,7 @@
 from functools import cache
 
 from helix_sessions.content.encryption import SEALED, VEILED, Keyring
-from helix_sessions.models import ArchivedRange, Event, Input, Message, Session
+from helix_sessions.models import ArchivedRange, Event, Input, Message, MessageWords, Session
 from helix_sessions.store.engine.dialect import Dialect
 from helix_sessions.store.engine.tables import Table, table
 from helix_sessions.types import UNFINISHED_STATUSES
@@ -66,6 +66,27 @@ REMOVE_TRUNCATED_MESSAGES = (
     ' AND "truncated_seq" IS NOT NULL AND "seq" < %s'
 )
 """What was truncated is kept for the log, and goes with it."""
+
+REMOVE_WORDS_OF_NONE = (
+    f'DELETE FROM {table(MessageWords).name} AS w WHERE w."session_id" = %s AND w."seq" < %s'  # noqa: S608
+    f" AND NOT EXISTS (SELECT 1 FROM {table(Message).name} m"
+    ' WHERE m."session_id" = w."session_id" AND m."seq" = w."seq")'
+)
+"""The words of messages that are gone."""
+
+REMOVE_WORDS = f'DELETE FROM {table(MessageWords).name} WHERE "session_id" = %s'  # noqa: S608
+
+
+@cache
+def messages_without_words(dialect: Dialect) -> str:
+    """A page of the messages of a session whose words are not kept, after an event."""
+    columns = table(Message).selection(dialect, ("position", "seq", "content"), "m.")
+    return (
+        f"SELECT {columns} FROM {table(Message).name} m LEFT JOIN {table(MessageWords).name} w"  # noqa: S608
+        ' ON w."session_id" = m."session_id" AND w."seq" = m."seq"'
+        ' WHERE m."session_id" = %s AND m."seq" > %s AND w."seq" IS NULL ORDER BY m."seq" LIMIT %s'
+    )
+
 
 PLACE_OF_ARCHIVE = (
     f'SELECT "storage", "name" FROM {table(ArchivedRange).name} WHERE "session_id" = %s AND "first_seq" = %s'  # noqa: S608

@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 from helix_sessions.exceptions import InvalidDocument, InvalidInput
+from helix_sessions.messages import words
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.memory import filters, names, vectors, words
+from helix_sessions.store.memory import filters, names, vectors
 from helix_sessions.store.memory.filters import Condition
 from helix_sessions.store.memory.names import Namespace
 

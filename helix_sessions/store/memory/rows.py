@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents, encryption
+from helix_sessions.messages import words
 from helix_sessions.store.engine.connection import execute, fetch
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.tables import aware
-from helix_sessions.store.memory import names, sql, vectors, words
+from helix_sessions.store.memory import names, sql, vectors
 from helix_sessions.store.memory.databases import database_of
 from helix_sessions.store.memory.operations import Put
 from helix_sessions.store.memory.vectors import Vector

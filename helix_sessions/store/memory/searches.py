@@ -12,9 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import SearchTooWide
+from helix_sessions.messages import words
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.dialect import dialect_of
-from helix_sessions.store.memory import filters, names, rows, sql, vectors, words
+from helix_sessions.store.memory import filters, names, rows, sql, vectors
 from helix_sessions.store.memory.databases import Clause, database_of
 from helix_sessions.store.memory.names import Namespace
 from helix_sessions.store.memory.operations import ListNamespaces, Search

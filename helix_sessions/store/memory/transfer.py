@@ -9,13 +9,14 @@ from django.utils import timezone
 
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import HelixSessionsError, InvalidExport, MemoryExists
+from helix_sessions.messages import words
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch, transaction_on
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.tables import aware
 from helix_sessions.store.engine.transactions import locking_transaction
-from helix_sessions.store.memory import names, operations, rows, sql, vectors, words
+from helix_sessions.store.memory import names, operations, rows, sql, vectors
 from helix_sessions.store.memory.names import Namespace
 from helix_sessions.store.memory.rows import Written
 from helix_sessions.types import UNSET

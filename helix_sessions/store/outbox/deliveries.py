@@ -8,8 +8,9 @@ from django.utils import timezone
 
 from helix_sessions import models
 from helix_sessions.exceptions import WebhookNotFound
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.outbox import webhooks
 from helix_sessions.types import DELIVERY_STATES, DeliveryState, Page, WebhookDelivery
@@ -39,16 +40,11 @@ def list_webhook_deliveries(
 ) -> Page[WebhookDelivery]:
     """What was sent to a webhook and is to be sent, the newest first, of the last week."""
     webhooks.get_webhook(store, webhook_id)
-    inputs.integer(limit, "limit", minimum=1)
-    rows = _rows(store.using).filter(webhook_id=webhook_id).order_by("-pk")
+    pager = Pager("webhook_deliveries", "pk", limit=limit, cursor=cursor, newest_first=True)
+    rows = _rows(store.using).filter(webhook_id=webhook_id)
     if state is not None:
         rows = in_state(rows, inputs.choice(state, DELIVERY_STATES, "The state of a delivery"))
-    if cursor is not None:
-        [key] = cursors.decode("webhook_deliveries", cursor, int)
-        rows = rows.filter(pk__lt=key)
-    found = list(rows[: min(limit, inputs.MAX_INTEGER - 1) + 1])
-    last = cursors.encode("webhook_deliveries", found[limit - 1].pk) if len(found) > limit else None
-    return Page(items=[_value(row) for row in found[:limit]], next_cursor=last)
+    return pager.page(rows, _value)
 
 
 def replay_webhook_delivery(store: Store, webhook_id: str, message_id: str) -> WebhookDelivery:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions import models
+from helix_sessions.content import documents
 from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.dialect import dialect_of
@@ -89,7 +90,7 @@ def get_occupancy(store: Store, session_id: str) -> Occupancy:
     """Who drives the session, what it has to do, and whether there is anything to wait for."""
     row = store._read(session_id, _OCCUPANCY)
     live = row.lease_expires_at is not None and row.lease_expires_at > clock(store._connection)
-    waits = row.awaiting_client or row.suspended_awaiting_children not in (None, "{}")
+    waits = row.awaiting_client or documents.has_entries(row.suspended_awaiting_children)
     stays = waits or row.status in ("interrupted", "paused")
     busy = live or row.run_id is not None or row.runnable_at is not None
     return Occupancy(

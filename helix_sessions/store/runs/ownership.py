@@ -30,9 +30,9 @@ def take_away(
     if run_id is None:
         return False
     ending = RUN_STATUS_OF.get(status, "interrupted")
-    told = {"run_id": run_id, "status": ending, "reason": reason}
-    told = {name: value for name, value in told.items() if value is not None}
-    seq = work.event("run_finished", told, run_id=run_id)
+    data = {"run_id": run_id, "status": ending, "reason": reason}
+    data = {name: value for name, value in data.items() if value is not None}
+    seq = work.event("run_finished", data, run_id=run_id)
     columns = error or (inputs.error_columns(reason) if ending == "failed" else {})
     ended = {"status": ending, "end_sequence": seq, "ended_at": work.now}
     work.update(Run, {"run_id": run_id}, **ended, **columns)

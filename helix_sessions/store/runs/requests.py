@@ -51,10 +51,12 @@ def _request(
         if anew and (session.attempts or session.retry_attempt):
             work.change(attempts=0, retry_attempt=0)
         if before != [getattr(session, name) for name in _REQUEST]:
-            told = {"at": None if at is None else when.isoformat(), "retry": anew or None}
-            work.event("run_requested", {name: value for name, value in told.items() if value is not None})
+            data = {"at": None if at is None else when.isoformat(), "retry": anew or None}
+            work.event("run_requested", {name: value for name, value in data.items() if value is not None})
         elif session.runnable_at is not None and session.runnable_at <= now:
-            runner_notices.notify_after_commit(work.connection, session.session_id, session.agent_type)
+            runner_notices.notify_runners_after_commit(
+                work.connection, session.session_id, session.agent_type
+            )
         custom = snapshots.read(work.connection, session.session_id, session.state_base, session.state_number)
     return state_rows.state_of(work.session, custom)
 

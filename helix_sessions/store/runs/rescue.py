@@ -40,7 +40,7 @@ def wake(store: Store, session_id: str) -> Wake:
         if work.is_drivers:
             _close_run(work)
         else:
-            ownership.interrupt(work)
+            ownership.interrupt(work, "session_woken" if work.session.lease_owner is not None else None)
         work.versioned = work.session.head_seq > prior_head
         work.event("session_woken", {"prior_head": prior_head})
     return Wake(prior_head=prior_head, head_seq=work.session.head_seq)

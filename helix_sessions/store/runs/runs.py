@@ -8,7 +8,8 @@ from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import RunEnded, RunExists, RunInProgress, RunNotFound
 from helix_sessions.models.runs import RunQuerySet
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -104,14 +105,7 @@ def query_runs(store: Store, session_id: str) -> RunQuerySet:
 
 def page_of_runs(store: Store, rows: RunQuerySet, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
     """A page of what `query_runs` was narrowed to."""
-    inputs.integer(limit, "limit", minimum=1)
-    if cursor is not None:
-        [turn] = cursors.decode("runs", cursor, int)
-        rows = rows.filter(turn__lt=turn)
-    found = [_value(row) for row in rows[: min(limit, inputs.MAX_INTEGER - 1) + 1]]
-    more = len(found) > limit
-    items = found[:limit]
-    return Page(items=items, next_cursor=cursors.encode("runs", items[-1].turn) if more else None)
+    return Pager("runs", "turn", limit=limit, cursor=cursor, newest_first=True).page(rows, _value)
 
 
 def start(work: UnitOfWork, run_id: str, metadata: str, *, fresh: bool = False) -> Run:

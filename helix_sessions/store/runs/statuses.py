@@ -49,8 +49,8 @@ def enter(work: UnitOfWork, columns: dict[str, Any], *, stops_driver: bool = Tru
     work.change(**columns)
     if before != after:
         work.change(status_since=work.now)
-    told = {"from": before, "to": after, "failure_reason": columns.get("failure_reason")}
-    work.event("status_changed", {name: value for name, value in told.items() if value is not None})
+    data = {"from": before, "to": after, "failure_reason": columns.get("failure_reason")}
+    work.event("status_changed", {name: value for name, value in data.items() if value is not None})
     if after in runnable.STOPPED_STATUSES:
         runnable.forget_request(work)
     elif before != after and not work.is_drivers:
@@ -73,7 +73,7 @@ def _wait_for_nothing(work: UnitOfWork) -> None:
     was not read may be there."""
     known = vars(work.session)
     waits = (known.get("pending_client_tool_calls"), known.get("suspended_awaiting_children"))
-    if any(text not in (None, "{}") for text in waits):
+    if any(map(documents.has_entries, waits)):
         for message in open_calls.closing_messages(work.session.open_calls):
             work.message("tool", documents.write(message))
     if known.get("pending_client_tool_calls", UNSET) is not None:

@@ -3,9 +3,9 @@
 from typing import Any
 
 from helix_sessions.content import documents
-from helix_sessions.messages.usage import totals_of
+from helix_sessions.messages.usage import totals_of, usage_of
 from helix_sessions.models import Session
-from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine import inputs, spending
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.tables import table
@@ -32,18 +32,28 @@ def get_usage(store: Store, session_id: str, *, tree: bool = False) -> UsageTota
 
 def add(work: UnitOfWork, report: Any) -> None:
     """Count what a turn of the locked session used in; `report` is what its agent says."""
-    _add(work, totals_of(report))
+    if report is not None:
+        _add(work, totals_of(report))
+        _spend(work, None, report)
 
 
 def replace(work: UnitOfWork, before: Any, text: str | None) -> None:
     """A run of the locked session has another report than before; the totals follow."""
     if text is not None:
-        _add(work, totals_of(documents.load(text)) - totals_of(before))
+        report = documents.load(text)
+        _add(work, totals_of(report) - totals_of(before))
+        _spend(work, before, report)
 
 
 def read(text: str | None) -> UsageTotals:
     """The totals of a session's row."""
     return UsageTotals() if text is None else totals_of(documents.load(text))
+
+
+def _spend(work: UnitOfWork, before: Any, report: Any) -> None:
+    """Count for the limits of spending by how much a report exceeds the one before."""
+    old, new = usage_of(before), usage_of(report)
+    work.spend(spending.spent(new.cost - old.cost, new.tokens - old.tokens))
 
 
 def _add(work: UnitOfWork, more: UsageTotals) -> None:

@@ -8,7 +8,7 @@ from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.models import Checkpoint, Event, Message
 from helix_sessions.store.context import context_rows
-from helix_sessions.store.engine import ids, inputs, open_calls
+from helix_sessions.store.engine import ids, inputs, message_words, open_calls
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS, BRANCHED_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, lock_row
@@ -83,6 +83,8 @@ def branch(
             "open_calls": open_calls.at(
                 connection, source_id, source.open_calls, source.message_count, line.common
             ),
+            "priority": source.base_priority,
+            "base_priority": source.base_priority,
             **{name: boundary[name] for name in BRANCHED_COLUMNS},
         },
     )
@@ -116,6 +118,7 @@ def _boundary(using: str, source: SessionRow, checkpoint_id: str | None) -> dict
     return {
         **state_rows.columns_of_frame(checkpoint.frame, BRANCHED_COLUMNS),
         "owner_id": source.owner_id,
+        "base_priority": source.base_priority,
         "state_base": checkpoint.state_base,
         "state_number": checkpoint.state_number,
         "step_count": checkpoint.step_count,
@@ -135,6 +138,8 @@ def _copy_messages(work: UnitOfWork, source_id: str, count: int) -> None:
     key, first_seq = work.session.session_id, work.session.head_seq + 1
     work.statement(sql.copy_messages(work.dialect), [key, first_seq, source_id, count])
     work.statement(sql.copy_events(work.dialect), [key, first_seq, work.now, source_id, count])
+    if message_words.are_kept():
+        work.statement(sql.copy_words(work.dialect), [key, first_seq, source_id, count])
     work.change(message_count=count, head_seq=work.session.head_seq + count)
 
 

@@ -43,11 +43,13 @@ def create_session(
     expires_at: datetime | None = None,
     tracing_context: JSON = None,
     workspace_ref: JSON = None,
+    priority: int = 0,
 ) -> SessionState:
     """Create a session; of N callers with one id exactly one wins, the rest get `SessionExists`.
 
     Without an id it gets a UUIDv7. With a parent, the root is worked out from it. A store of one owner
-    does not see a parent or root of another owner.
+    does not see a parent or root of another owner. Sessions of a higher `priority` (-10 to 10) run before
+    others.
     """
     key = new_id() if session_id is None else session_key(session_id)
     store._refuse_to_recreate(key)
@@ -67,6 +69,8 @@ def create_session(
         "expires_at": inputs.optional_moment(expires_at, "expires_at"),
         "tracing_context": inputs.document(tracing.current() if tracing_context is None else tracing_context),
         "workspace_ref": inputs.document(workspace_ref),
+        "base_priority": (rank := inputs.priority(priority)),
+        "priority": rank,
     }
     with locking_transaction(store.using) as connection:
         if columns["parent_session_id"] is not None:

@@ -23,8 +23,8 @@ from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import Transaction, locking_transaction
 from helix_sessions.store.sessions import sql
 from helix_sessions.store.transcript import archive_files
-from helix_sessions.stream.wakeups import wake_after_commit
-from helix_sessions.types import UNSET
+from helix_sessions.stream.wakeups import notify_readers_after_commit
+from helix_sessions.types import TOMBSTONE, UNSET
 
 _FOR_DELETION = (
     "session_id",
@@ -40,10 +40,16 @@ _FOR_DELETION = (
 def delete_session(store: Store, session_id: str, *, expected_version: int | None = None) -> None:
     """Remove a session, what belongs to it, and its tree of sub-sessions. An unknown id is no error. A
     parent that waits for it has an error for a result, and goes on."""
+    delete_tree(store, session_id, expected_version=expected_version)
+
+
+def delete_tree(store: Store, session_id: str, *, expected_version: int | None = None) -> set[str]:
+    """`delete_session`; returns the ids of the sessions that were removed, without tombstones."""
     version = inputs.expected_version(expected_version)
     key = session_key(session_id)
     level, seen = {key}, set[str]()
     parents: dict[str, str | None] = {}
+    removed = set[str]()
     with locking_transaction(store.using) as connection:
         around = Transaction(connection)
         lock_parent_of(around, key, store._owner)
@@ -53,8 +59,22 @@ def delete_session(store: Store, session_id: str, *, expected_version: int | Non
             version = None
             found = {row.session_id: row.parent_session_id for row in rows}
             parents |= found
+            removed |= {row.session_id for row in rows if row.status != TOMBSTONE}
             level = children_of(store.using, found) - seen
         remove_and_tell(around, parents)
+    return removed
+
+
+def tree_of(using: str, session_ids: Iterable[str]) -> set[str]:
+    """The ids of these sessions and of all below them that are here, as `delete_tree` would remove them. Two
+    queries for each level, and one that leaves out what does not exist."""
+    level = set(session_ids)
+    seen = set[str]()
+    while level:
+        seen |= level
+        level = children_of(using, level) - seen
+    present = Session.objects.using(using).filter(session_id__among=list(seen))
+    return set(present.values_list("session_id", flat=True))
 
 
 def _locked(
@@ -114,4 +134,4 @@ def remove(connection: BaseDatabaseWrapper, session_id: str) -> None:
     execute(connection, sql.GIVE_CLAIMS_BACK, [session_id, session_id])
     for model in every_table():
         execute(connection, sql.remove(model), [session_id])
-    wake_after_commit(connection, session_id, None)
+    notify_readers_after_commit(connection, session_id, None)

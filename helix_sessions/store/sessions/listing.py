@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from helix_sessions.models import Session
-from helix_sessions.models.sessions import SessionQuerySet
+from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import let_go_if_broken
 from helix_sessions.store.engine.session_rows import GONE

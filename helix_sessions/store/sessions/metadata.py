@@ -88,6 +88,6 @@ def set_expiry(
         before = work.session.expires_at
         if moment != before:
             work.change(expires_at=moment)
-            told = {"from": before, "to": moment}
-            work.event("expiry_changed", {name: at and at.isoformat() for name, at in told.items()})
+            data = {"from": before, "to": moment}
+            work.event("expiry_changed", {name: at and at.isoformat() for name, at in data.items()})
     return int(work.session.version)

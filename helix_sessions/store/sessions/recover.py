@@ -93,8 +93,8 @@ def recover_run(
         repaired = rescue.repair_calls(work, events, again)
         plan = _plan(work, left, how, repaired=repaired or bool(again))
         if plan.run_status == "failed":
-            told = error or errors.document(OWNER_LOST, OWNER_IS_GONE)
-            plan = replace(plan, error=told, reason=failure_reason, status=plan.status and status)
+            why = error or errors.document(OWNER_LOST, OWNER_IS_GONE)
+            plan = replace(plan, error=why, reason=failure_reason, status=plan.status and status)
         given = {
             "status": plan.run_status,
             **({} if plan.error is None else inputs.error_columns(plan.error)),

@@ -4,7 +4,7 @@ from functools import cache
 
 from django.db import models
 
-from helix_sessions.models import Event, Input, InputClaim, Message
+from helix_sessions.models import Event, Input, InputClaim, Message, MessageWords
 from helix_sessions.store.engine.dialect import Dialect
 from helix_sessions.store.engine.tables import table
 
@@ -30,6 +30,18 @@ def copy_events(dialect: Dialect) -> str:
         f'INSERT INTO {table(Event).name} ("session_id", "seq", "type", "message_position", "created_at")'
         f' SELECT %s, "position" + {dialect.number}, "role" || \'_message\', "position", {dialect.moment}'
         f" {_VISIBLE}"
+    )
+
+
+@cache
+def copy_words(dialect: Dialect) -> str:
+    """Give a branch the words of these messages."""
+    words = table(MessageWords).name
+    return (
+        f'INSERT INTO {words} ("session_id", "seq", "searchable")'  # noqa: S608
+        f' SELECT %s, m."position" + {dialect.number}, w."searchable" FROM {table(Message).name} m'
+        f' JOIN {words} w ON w."session_id" = m."session_id" AND w."seq" = m."seq"'
+        ' WHERE m."session_id" = %s AND m."truncated_seq" IS NULL AND m."position" < %s'
     )
 
 

@@ -93,12 +93,12 @@ def put(
         work.update(AgentRecord, {}, **changed)
     for name, kind in _EVENTS.items():
         if name in changed:
-            told = None if changed[name] is None else documents.load(changed[name])
-            work.event(kind, {name: told})
+            value = None if changed[name] is None else documents.load(changed[name])
+            work.event(kind, {name: value})
     if "execution" in changed or "execution_count" in changed:
         text = after["execution"]
-        told = None if text is None else documents.load(text)
-        work.event("execution_changed", {"execution": told, "execution_count": after["execution_count"]})
+        execution = None if text is None else documents.load(text)
+        work.event("execution_changed", {"execution": execution, "execution_count": after["execution_count"]})
 
 
 def labels(using: str, session_ids: Iterable[str]) -> dict[str, str | None]:

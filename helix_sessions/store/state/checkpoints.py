@@ -8,7 +8,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from helix_sessions import models
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import CheckpointNotFound, CommitConflict
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import check_version
@@ -69,22 +70,12 @@ def list_checkpoints(
     store: Store, session_id: str, *, limit: int = 50, cursor: str | None = None, offset: int | None = None
 ) -> Page[Checkpoint]:
     """List the session's checkpoints, the last written first."""
-    inputs.integer(limit, "limit", minimum=1)
+    pager = Pager("checkpoints", "seq", limit=limit, cursor=cursor, newest_first=True)
     skip = inputs.optional_integer(offset, "offset") or 0
     rows = models.Checkpoint.objects.using(store.using).filter(session_id=session_key(session_id))
-    rows = rows.newest_first()
-    if cursor is not None:
-        [seq] = cursors.decode("checkpoints", cursor, int)
-        rows = rows.filter(seq__lt=seq)
     store._read(session_id, ("session_id",))
-    skip = min(skip, inputs.MAX_INTEGER // 4)
-    found = list(rows[skip : skip + min(limit, inputs.MAX_INTEGER // 4) + 1])
-    more = len(found) > limit
-    items = found[:limit]
-    return Page(
-        items=_values(store._connection, items),
-        next_cursor=cursors.encode("checkpoints", items[-1].seq) if more else None,
-    )
+    found, next_cursor = pager.read(rows, skip=skip)
+    return Page(items=_values(store._connection, found), next_cursor=next_cursor)
 
 
 def check_meta(value: MetaLike) -> CheckpointMeta:

@@ -43,7 +43,7 @@ def save_state_and_promote_staging(
     return made or checkpoints.result_of(work)
 
 
-class Step(NamedTuple):
+class CheckedStep(NamedTuple):
     """What a step commits, checked."""
 
     state: SessionState
@@ -59,14 +59,14 @@ class Step(NamedTuple):
         return documents.digest(kind, repr(self.columns), self.custom_state, meta.step_id or "", *more, *said)
 
 
-def check(state: SessionState, messages: Messages) -> Step:
+def check(state: SessionState, messages: Messages) -> CheckedStep:
     """A caller's step, before anything is locked."""
-    return Step(
+    return CheckedStep(
         state, state_rows.owned_columns(state), state_rows.custom_state(state), inputs.messages(messages)
     )
 
 
-def put(work: UnitOfWork, step: Step, meta: CheckpointMeta) -> bool:
+def put(work: UnitOfWork, step: CheckedStep, meta: CheckpointMeta) -> bool:
     """Commit a step to the locked session, without its checkpoint; whether staged writes were promoted."""
     states.put(work, step.state, step.columns)
     work.note_activity()

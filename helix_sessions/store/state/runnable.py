@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from helix_sessions.conf import conf
+from helix_sessions.content import documents
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import runner_notices
@@ -25,7 +26,7 @@ def ask(work: UnitOfWork, at: datetime | None = None) -> None:
     when = now if at is None else at
     before = work.session.runnable_at
     if before is None or when < before:
-        work.change(runnable_at=when)
+        _change(work, when, now)
         if when <= now:
             runner_notices.notify_runners(work)
 
@@ -64,6 +65,15 @@ def input_admitted(work: UnitOfWork) -> None:
         ask(work)
     elif session.status in STOPPED_STATUSES:  # the answers alone would not make it run
         request(work, timezone.now())
+
+
+def hurry(work: UnitOfWork, priority: int | None) -> None:
+    """The locked session is about to be given an input of this priority, by default its own. Work that it has
+    already keeps what it has, and at rest it has its own again."""
+    session = work.session
+    wanted = session.base_priority if priority is None else priority
+    at_rest = session.run_id is None and session.runnable_at is None and not session.pending_inputs
+    _set_priority(work, wanted if at_rest else max(session.priority, wanted))
 
 
 def run_began(work: UnitOfWork) -> None:
@@ -121,6 +131,8 @@ def follow(work: UnitOfWork) -> None:
         return
     now, before = timezone.now(), session.runnable_at
     at = _due_at(session, now)
+    if at is None and not _waits(work):
+        _set_priority(work, session.base_priority)
     if at is None or before is None or before > now or at > now:  # one that is due keeps its place
         _set(work, at)
         if at is not None and (before is None or at < before):
@@ -149,7 +161,7 @@ def _has_work(session: SessionRow) -> bool:
     """Inputs, or answers that nobody consumed yet."""
     known = vars(session)
     waited_for = (known.get("pending_client_tool_calls"), known.get("suspended_awaiting_children"))
-    return bool(known["pending_inputs"]) or any(text not in (None, "{}") for text in waited_for)
+    return bool(known["pending_inputs"]) or any(map(documents.has_entries, waited_for))
 
 
 def _waits(work: UnitOfWork) -> bool:
@@ -158,4 +170,16 @@ def _waits(work: UnitOfWork) -> bool:
 
 def _set(work: UnitOfWork, at: datetime | None) -> None:
     if work.session.runnable_at != at:
-        work.change(runnable_at=at)
+        _change(work, at, timezone.now())
+
+
+def _set_priority(work: UnitOfWork, priority: int) -> None:
+    if work.session.priority != priority:
+        work.change(priority=priority)
+
+
+def _change(work: UnitOfWork, at: datetime | None, now: datetime) -> None:
+    deferred = at is not None and at > now
+    work.change(runnable_at=at)
+    if work.session.deferred != deferred:
+        work.change(deferred=deferred)

@@ -28,7 +28,7 @@ def notify_runners(work: UnitOfWork) -> None:
     work.notices["runners"] = _notice(work.connection.alias, session.session_id, session.agent_type)
 
 
-def notify_after_commit(connection: BaseDatabaseWrapper, session_id: str, agent_type: str) -> None:
+def notify_runners_after_commit(connection: BaseDatabaseWrapper, session_id: str, agent_type: str) -> None:
     """Tell the runners of a session, once the transaction around this has committed."""
     after_commit(connection, _notice(connection.alias, session_id, agent_type))
 

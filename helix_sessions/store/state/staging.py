@@ -11,7 +11,8 @@ from django.utils import timezone
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
-from helix_sessions.store.engine import cursors, inputs
+from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.cursors import Pager
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import check_version
@@ -46,21 +47,13 @@ def list_staged_changes(
     store: Store, session_id: str, *, step_id: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[StagedChange]:
     """A page of the staged writes, in the order of their application."""
-    inputs.integer(limit, "limit", minimum=1)
+    pager = Pager("staging", "place", limit=limit, cursor=cursor)
     rows = models.StagedChange.objects.using(store.using).filter(session_id=session_key(session_id))
     step = inputs.optional_identifier(step_id, "step_id")
     if step is not None:
         rows = rows.filter(step_id=step)
-    if cursor is not None:
-        [place] = cursors.decode("staging", cursor, int)
-        rows = rows.filter(place__gt=place)
     store._read(session_id, ("session_id",))
-    found = list(rows.order_by("place")[: min(limit, inputs.MAX_INTEGER - 1) + 1])
-    more = len(found) > limit
-    return Page(
-        items=[_value(row) for row in found[:limit]],
-        next_cursor=cursors.encode("staging", found[limit - 1].place) if more else None,
-    )
+    return pager.page(rows, _value)
 
 
 def has_staged_changes(store: Store, session_id: str, step_id: str | None = None) -> bool:

@@ -75,5 +75,5 @@ def put(work: UnitOfWork, state: SessionState, columns: dict[str, Any]) -> None:
         if columns["status"] in runnable.STOPPED_STATUSES:
             runnable.forget_request(work)
     waits = (columns["pending_client_tool_calls"], columns["suspended_awaiting_children"])
-    if columns["status"] != before or any(text not in (None, "{}") for text in waits):
+    if columns["status"] != before or any(map(documents.has_entries, waits)):
         runnable.follow(work)

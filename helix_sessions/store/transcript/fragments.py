@@ -16,8 +16,8 @@ from helix_sessions.store.engine.connection import execute, fetch
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.tables import insert_sql, table
 from helix_sessions.store.transcript import sql
+from helix_sessions.stream.fragment_writer import PendingBatch, writer_of
 from helix_sessions.stream.hub import hub
-from helix_sessions.stream.keeper import Batch, keeper_of
 from helix_sessions.types import JSON, Fragment
 
 _ROWS_AT_ONCE = 50
@@ -38,7 +38,7 @@ class MessageStream:
         self._turn_id = turn_id
         self._index = 0
         self._lock = threading.Lock()
-        self._waiting: list[Batch] = []
+        self._waiting: list[PendingBatch] = []
         self._is_kept = not connections[using].in_atomic_block
         """What is said inside a transaction is seen by nobody else before its end, and then it is over."""
         self._was_kept = False
@@ -67,7 +67,7 @@ class MessageStream:
                 self._add(index, text)
             hub.publish(self._using, fragment)
         if self._is_kept:
-            keeper_of(self._using, write).keep(self)
+            writer_of(self._using, write).enqueue(self)
         return True
 
     def close(self) -> bool:
@@ -76,16 +76,16 @@ class MessageStream:
             self.is_open = False
             if not self._index or not self._is_kept:
                 return False
-        keeper_of(self._using, write).forget(self)
+        writer_of(self._using, write).discard(self)
         return self._was_kept
 
-    def take(self) -> list[Batch]:
+    def take(self) -> list[PendingBatch]:
         with self._lock:
             taken, self._waiting = self._waiting, []
             self._was_kept |= bool(taken)
             return taken
 
-    def give_back(self, batches: list[Batch]) -> None:
+    def give_back(self, batches: list[PendingBatch]) -> None:
         with self._lock:
             self._waiting[:0] = batches
 
@@ -95,13 +95,13 @@ class MessageStream:
             last.texts.append(text)
             return
         self._waiting.append(
-            Batch(
+            PendingBatch(
                 self._session_id, self._run_id, self._turn_id, self.message_id, index, self.after_seq, [text]
             )
         )
 
 
-def write(using: str, batches: list[Batch]) -> None:
+def write(using: str, batches: list[PendingBatch]) -> None:
     """Keep batches of any sessions, each statement a transaction of its own."""
     connection = connections[using]
     columns = table(FragmentBatch).columns
@@ -114,7 +114,7 @@ def write(using: str, batches: list[Batch]) -> None:
         execute(connection, statement, list(chain.from_iterable(some)), prepare=len(some) == _ROWS_AT_ONCE)
 
 
-def _column(batch: Batch, name: str, now: datetime) -> Any:
+def _column(batch: PendingBatch, name: str, now: datetime) -> Any:
     if name == "fragments":
         return f"[{','.join(batch.texts)}]"
     return now if name == "kept_at" else getattr(batch, name)

@@ -23,8 +23,8 @@ class Hidden(NamedTuple):
 
     role: str
     text: str
-    told_of_changes: bool
-    """Whether it told the model of a change of its context."""
+    is_update: bool
+    """Whether it is an update of the context."""
 
 
 class Line(NamedTuple):
@@ -62,10 +62,10 @@ def at(
 
 def append(work: UnitOfWork, line: Line) -> None:
     """Append the hidden messages of a line to a transcript that has the others."""
-    for role, text, told_of_changes in line.hidden:
+    for role, text, is_update in line.hidden:
         position = work.session.message_count
         seq = work.message(role, text)
-        if told_of_changes:
+        if is_update:
             work.insert(ContextUpdate, seq=seq, position=position)
 
 
@@ -82,6 +82,6 @@ def _hidden_since(
     place = [session_id, common, count, seq, seq]
     found = fetch(connection, sql.hidden_messages(dialect_of(connection)), place)
     return [
-        Hidden(role, messages.opened(session_id, text, position, number), bool(told))
-        for role, text, position, number, told in found
+        Hidden(role, messages.opened(session_id, text, position, number), bool(is_update))
+        for role, text, position, number, is_update in found
     ]

@@ -59,14 +59,26 @@ export class Conversation {
   /* The stored transcript, from its end; and what the session waits for. */
   async read() {
     const parameters = new URLSearchParams({ newest_first: true, limit: this.#limit });
-    const [page, state] = await Promise.all([
+    const [page, state, feedback] = await Promise.all([
       json(sessionUrl(this.id, `messages/?${parameters}`)),
       json(sessionUrl(this.id, "state/")),
+      json(sessionUrl(this.id, "feedback/")),
     ]);
     this.earlier = page.total - page.items.length;
     this.messages = messagesOf(page.items.toReversed(), this.earlier);
+    const thumbs = new Map(feedback.items.map((given) => [given.position, given.rating]));
+    for (const message of this.messages) message.rating = thumbs.get(message.answeredAt) ?? null;
     markDecisions(this.messages, state.pending_client_tool_calls ?? {}, this.log.denied);
     this.state = state;
+    this.#change();
+  }
+
+  /* A thumb on an answer; the same one again takes it back. */
+  async judge(message, rating) {
+    const address = sessionUrl(this.id, `messages/${message.answeredAt}/feedback/`);
+    if (message.rating === rating) await request(address, { method: "DELETE" });
+    else await request(address, { body: { rating } });
+    message.rating = message.rating === rating ? null : rating;
     this.#change();
   }
 
@@ -129,7 +141,8 @@ export class Conversation {
         this.wasLive = true;
         this.live ??= { key: kept?.key ?? `live-${Date.now()}`, role: "assistant", parts: [], isLive: true };
         apply(this.live, chunk);
-        if (chunk.type === "text-delta" && this.status.kind !== "writing") this.#say({ kind: "writing", text: "Writing…" });
+        const isNews = this.status.kind !== "writing" && !this.status.lasts; // what a dead worker said last may come late
+        if (chunk.type === "text-delta" && isNews) this.#say({ kind: "writing", text: "Writing…" });
         this.#change();
       }
     } catch (error) {

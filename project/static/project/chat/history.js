@@ -24,7 +24,10 @@ export function messagesOf(stored, first = 0) {
       shown.push(answer);
     }
     if (message.role === "tool") addResult(answer, message);
-    else addSaid(answer, message);
+    else {
+      answer.answeredAt = position;
+      addSaid(answer, message);
+    }
   });
   return shown;
 }

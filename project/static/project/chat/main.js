@@ -127,6 +127,7 @@ const actions = {
   branchesAt,
   get agentName() { return agent.name; },
   answer: (part, decision) => conversation.answer(part, decision),
+  judge: (message, rating) => conversation.judge(message, rating).catch(problem),
   readEarlier: () => conversation.readEarlier().catch(problem),
   switchTo: (id) => open(id),
   async branch(message, text) {
@@ -210,7 +211,7 @@ $("#kill")?.addEventListener("click", async () => {
   try {
     await request(settings.kill, { method: "POST" });
     const text = "The worker was killed. When its lease runs out, another goes on from the last committed step.";
-    if (conversation?.isBusy) conversation.status = { kind: "trouble", text };
+    if (conversation?.isBusy) conversation.status = { kind: "trouble", text, lasts: true };
     else $("#status-text").textContent = "The worker was killed; another one is starting.";
     draw();
   } catch (error) {

@@ -94,6 +94,7 @@ export class Transcript {
     place(element, message.parts.map((part, index) => this.#part(part, `${message.key}/${index}`, element.children[index], conversation, actions)));
     if (message.interrupted) element.append(h("p", { class: "note" }, "Stopped here."));
     if (message.error) element.append(h("p", { class: "note trouble" }, message.error));
+    if (!message.isLive && message.answeredAt !== undefined) element.append(thumbs(message, actions));
     return element;
   }
 
@@ -134,6 +135,14 @@ export function shownMessages({ messages, live }) {
 
 function facts(message, { log }) {
   return message.parts.filter((part) => part.type === "tool").map((part) => [log.durations.get(part.callId), log.children.get(part.callId)]);
+}
+
+function thumbs(message, actions) {
+  const thumb = (rating, sign, label) => h("button", {
+    type: "button", class: "quiet thumb", title: label, "aria-label": label, "aria-pressed": String(message.rating === rating),
+    onclick: () => actions.judge(message, rating),
+  }, sign);
+  return h("div", { class: "thumbs" }, thumb("up", "👍", "A good answer"), thumb("down", "👎", "A bad answer"));
 }
 
 function switcher({ all, at }, actions) {

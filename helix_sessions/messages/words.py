@@ -6,12 +6,18 @@ characters, so that a part of a sentence is found too.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
 MAX_CHARACTERS = 100_000
-"""So much of the texts of a memory is indexed: a `tsvector` has a largest size."""
+"""So much of the texts of a document is indexed: a `tsvector` has a largest size."""
+
+MAX_OF_MESSAGE = 20_000
+"""So many characters of the texts of a message are indexed."""
+
+_ENCODED = 1_000
+"""A text without a space in so many characters is encoded data, and has no words."""
 
 MAX_WORD = 200
 """A longer word is found by its beginning, and with every other word that begins so."""
@@ -52,6 +58,37 @@ def texts_in(value: Any) -> Iterator[str]:
             waiting.extend(reversed(list(item.values())))
         elif isinstance(item, list | tuple):
             waiting.extend(reversed(item))
+
+
+def words_of_message(message: Any, is_secret: Callable[[str], bool]) -> str:
+    """What is indexed of a message: what was said, the names of called tools, arguments and results; without
+    ids, and without what is under the key of a secret."""
+    if not isinstance(message, Mapping):
+        return ""
+    calls = message.get("tool_calls")
+    parts: list[Any] = [message.get("content"), message.get("tool_name")]
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, Mapping):
+            inner = call.get("function")
+            call = inner if isinstance(inner, Mapping) else call
+            parts += [call.get("name"), call.get("arguments")]
+    found, room = [], MAX_OF_MESSAGE
+    for text in texts_in(_open(parts, is_secret)):
+        if room <= 0:
+            break
+        if len(text) <= _ENCODED or " " in text[:_ENCODED]:
+            found.append(text[:room])
+            room -= len(text)
+    return searchable(found)
+
+
+def _open(value: Any, is_secret: Callable[[str], bool]) -> Any:
+    """The document without the values of secrets."""
+    if isinstance(value, Mapping):
+        return {key: _open(item, is_secret) for key, item in value.items() if not is_secret(str(key))}
+    if isinstance(value, list | tuple):
+        return [_open(item, is_secret) for item in value]
+    return value
 
 
 def score(wanted: list[str], found: str) -> float | None:

@@ -1,0 +1,102 @@
+"""Filters of the list that the page of troubles leads to. They show only while one is chosen."""
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.now.causes import FULL, LATE, NO_ERROR
+from helix_sessions.admin.now.windows import WINDOWS
+from helix_sessions.admin.presentation import is_id
+from helix_sessions.conf import conf
+from helix_sessions.models import Feedback, Input
+from helix_sessions.types import FEEDBACK_RATINGS
+
+
+class CauseFilter(admin.SimpleListFilter):
+    """`?cause=<fingerprint>`, `?cause=none`, `?cause=queued`, `?cause=inbox`"""
+
+    title = _("cause")
+    parameter_name = "cause"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The chosen cause alone."""
+        value = self.used_parameters.get(self.parameter_name)
+        value = value[-1] if isinstance(value, list) else value
+        return [(value, _NAMES.get(value, f"{value[:8]}…"))] if value else []
+
+    def has_output(self) -> bool:
+        """While a cause is chosen."""
+        return bool(self.lookup_choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions with this trouble."""
+        value = self.value()
+        if not value:
+            return queryset
+        if value == NO_ERROR:
+            return queryset.filter(status="failed", error_fingerprint=None)
+        if value == "queued":
+            return _late(queryset, timezone.now())
+        if value == "inbox":
+            most = max(round(conf.INBOX_LIMIT * FULL), 1)
+            full = stored(Input).pending().order_by().values("session_id").annotate(count=Count("input_id"))
+            return queryset.filter(session_id__in=full.filter(count__gte=most).values("session_id"))
+        return queryset.filter(status="failed", error_fingerprint=value) if is_id(value) else queryset.none()
+
+
+class WithinFilter(admin.SimpleListFilter):
+    """`?within=day`: sessions that have had their status since then."""
+
+    title = _("since")
+    parameter_name = "within"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The windows of the page of troubles."""
+        return [(window.name, window.label) for window in WINDOWS.values()]
+
+    def has_output(self) -> bool:
+        """While one is chosen."""
+        return self.value() is not None
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions whose status changed in the window."""
+        window = WINDOWS.get(str(self.value()))
+        if window is None:
+            return queryset
+        return queryset.filter(status_since__gte=window.start(timezone.now()))
+
+
+class FeedbackFilter(admin.SimpleListFilter):
+    """`?feedback=down`: sessions with an answer that somebody thought so of."""
+
+    title = _("feedback")
+    parameter_name = "feedback"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Thumbs."""
+        return [("up", _("Thumb up")), ("down", _("Thumb down"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions with such feedback."""
+        if self.value() not in FEEDBACK_RATINGS:
+            return queryset
+        given = stored(Feedback).rated(str(self.value())).filter(session_id=OuterRef("session_id"))
+        return queryset.filter(Exists(given))
+
+
+def _late(rows: Any, now: datetime) -> QuerySet[Any]:
+    late: QuerySet[Any] = rows.unleased(now).filter(runnable_at__lte=now - LATE, run_id__isnull=True)
+    return late
+
+
+_NAMES: dict[str, Any] = {
+    NO_ERROR: _("Without an error"),
+    "queued": _("Ready, no worker"),
+    "inbox": _("Inbox full"),
+}

@@ -1,0 +1,354 @@
+"""What goes wrong, grouped by cause: errors by fingerprint, silent runs, sessions without a worker, calls
+that wait, full inboxes, requests to stop that nobody takes, sessions that expired and are not cleaned up."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Max, Min
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from helix_sessions.admin import decryption, presentation
+from helix_sessions.admin.base import stored
+from helix_sessions.admin.filters import stuck_since
+from helix_sessions.admin.now.windows import Bar, Window, bars
+from helix_sessions.conf import conf
+from helix_sessions.models import Input, Session
+from helix_sessions.store.state import pending_calls
+
+MOST_CAUSES = 12
+"""So many errors are shown; the rest are counted."""
+MOST_AGENTS = 3
+MOST_ROWS = 1_000
+"""So many rows of a kind are looked at one by one."""
+MOST_CALLS = 300
+"""So many sessions that wait are looked into, those that wait longest."""
+LATE = timedelta(minutes=1)
+"""A session that could run and that no worker takes for so long is late."""
+FULL = 0.8
+"""The share of `INBOX_LIMIT` from which on an inbox is full."""
+NO_ERROR = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One trouble, with all sessions that have it."""
+
+    key: str
+    kind: str
+    title: str
+    count: int
+    since: datetime | None
+    last: datetime | None = None
+    detail: str = ""
+    is_bounded: bool = False
+    agents: list[tuple[str, int]] = field(default_factory=list)
+    series: list[int] = field(default_factory=list)
+    example: str = ""
+    query: str = ""
+    """The list of these sessions."""
+    place: str = ""
+    """The page of these sessions, if it is not the list."""
+    remedies: tuple[str, ...] = ()
+    """The names of the actions that help."""
+    call: str = ""
+    """The tool whose calls wait."""
+
+    @property
+    def chip(self) -> presentation.Chip:
+        """Its kind, as icon and colour."""
+        return presentation.Chip(kind=self.kind, label=_KINDS[self.kind]())
+
+    @property
+    def bars(self) -> list[Bar]:
+        """When it happened."""
+        return bars(self.series)
+
+    @property
+    def agents_shown(self) -> list[tuple[str, int]]:
+        """Those with most of it."""
+        return self.agents[:MOST_AGENTS]
+
+    @property
+    def agents_unshown(self) -> int:
+        """How many more there are."""
+        return max(len(self.agents) - MOST_AGENTS, 0)
+
+
+_KINDS = {
+    "failed": lambda: _("Failed"),
+    "stuck": lambda: _("Silent"),
+    "queued": lambda: _("No worker"),
+    "waiting": lambda: _("Waiting"),
+    "inbox": lambda: _("Inbox full"),
+    "stopping": lambda: _("Asked to stop"),
+    "expired": lambda: _("Expired"),
+}
+
+
+def causes(window: Window, now: datetime) -> list[Cause]:
+    """Every trouble, that with most sessions first within its kind."""
+    found: list[Cause] = []
+    for read in (_silent, _queued, _errors, _calls, _inboxes, _stopping, _expired):
+        found += sorted(read(window, now), key=lambda cause: -cause.count)
+    return found
+
+
+def _errors(window: Window, now: datetime) -> Iterator[Cause]:
+    """The failures of the window by the fingerprint of their error: one query out of the index alone, and one
+    for the last example of each."""
+    rows = (
+        stored(Session)
+        .filter(status="failed", status_since__gte=window.start(now))
+        .annotate(step=window.step_of("status_since"))
+        .order_by()
+        .values("error_fingerprint", "agent_type", "step")
+        .annotate(count=Count("session_id"), first=Min("status_since"), last=Max("status_since"))
+    )
+    by_cause: defaultdict[str | None, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_cause[row["error_fingerprint"]].append(row)
+    total = {cause: sum(row["count"] for row in found) for cause, found in by_cause.items()}
+    most = sorted(total, key=lambda cause: -total[cause])
+    last = {cause: max(row["last"] for row in by_cause[cause]) for cause in most[:MOST_CAUSES]}
+    examples = _examples(last)
+    for cause in most[:MOST_CAUSES]:
+        found = by_cause[cause]
+        session = examples.get(cause)
+        text = presentation.reason(session) if session is not None else ""
+        steps: Counter[datetime] = Counter()
+        for row in found:
+            steps[row["step"]] += row["count"]
+        yield Cause(
+            key=f"error-{cause or NO_ERROR}",
+            kind="failed",
+            title=text or _("Failed without an error"),
+            count=total[cause],
+            since=min(row["first"] for row in found),
+            last=last[cause],
+            agents=_most((row["agent_type"], row["count"]) for row in found),
+            series=window.series(steps, now),
+            example=session.session_id if session is not None else "",
+            query=urlencode({"cause": cause or NO_ERROR, "within": window.name}),
+            remedies=("retry", "change_model_and_retry"),
+        )
+    left = most[MOST_CAUSES:]
+    if left:
+        title = ngettext("%d more cause", "%d more causes", len(left)) % len(left)
+        yield Cause(
+            key="error-others",
+            kind="failed",
+            title=title,
+            count=sum(total[cause] for cause in left),
+            since=min(row["first"] for cause in left for row in by_cause[cause]),
+            agents=_most((row["agent_type"], row["count"]) for cause in left for row in by_cause[cause]),
+            query=urlencode({"status": "failed", "within": window.name}),
+        )
+
+
+def _examples(last: dict[str | None, datetime]) -> dict[str | None, Session]:
+    """The session that failed last of each cause."""
+    columns = ("session_id", "error_fingerprint", "error", "failure_reason", "status")
+    rows = stored(Session).filter(status="failed", status_since__in=set(last.values())).only(*columns)
+    found: dict[str | None, Session] = {}
+    for session in rows[:MOST_ROWS]:
+        if session.error_fingerprint in last:
+            found[session.error_fingerprint] = decryption.settle(session)
+    return found
+
+
+def _silent(window: Window, now: datetime) -> Iterator[Cause]:
+    columns = ("session_id", "agent_type", "lease_owner", "last_agent_activity_at", "updated_at")
+    rows = list(stored(Session).stuck(stuck_since()).order_by().only(*columns)[: MOST_ROWS + 1])
+    if not rows:
+        return
+    shown = rows[:MOST_ROWS]
+    signs = [presentation.last_sign(session) for session in shown]
+    newest = max(shown, key=presentation.last_sign)
+    dead = Counter(session.lease_owner for session in shown).most_common(1)[0][0]
+    yield Cause(
+        key="stuck",
+        kind="stuck",
+        title=_("Runs without a sign of their agent for %d minutes") % conf.STUCK_MINUTES,
+        detail=_("Last driven by %s.") % dead if dead else _("No worker has them."),
+        count=len(shown),
+        is_bounded=len(rows) > MOST_ROWS,
+        since=min(signs),
+        last=max(signs),
+        agents=_most((session.agent_type, 1) for session in shown),
+        series=_series(window, signs, now),
+        example=newest.session_id,
+        query="is=stuck",
+        remedies=("interrupt", "fail"),
+    )
+
+
+def _queued(window: Window, now: datetime) -> Iterator[Cause]:
+    late = stored(Session).runnable(now).filter(runnable_at__lte=now - LATE, run_id__isnull=True).order_by()
+    rows = list(late.values_list("session_id", "agent_type", "runnable_at")[: MOST_ROWS + 1])
+    by_agent: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
+    for session_id, agent_type, since in rows[:MOST_ROWS]:
+        by_agent[agent_type].append((session_id, since))
+    for agent_type, found in by_agent.items():
+        times = [since for _id, since in found]
+        yield Cause(
+            key=f"queued-{agent_type}",
+            kind="queued",
+            title=_("Ready to run, and no worker takes them: %s") % agent_type,
+            detail=_("A worker that names this agent type may be missing, or all are busy."),
+            count=len(found),
+            is_bounded=len(rows) > MOST_ROWS,
+            since=min(times),
+            last=max(times),
+            agents=[(agent_type, len(found))],
+            series=_series(window, times, now),
+            example=max(found, key=lambda each: each[1])[0],
+            query=urlencode({"cause": "queued", "agent": agent_type}),
+        )
+
+
+def _calls(window: Window, now: datetime) -> Iterator[Cause]:
+    """Calls that wait for a person or a client, by tool. Those that wait longest are read."""
+    columns = ("session_id", "agent_type", "waiting_since", "pending_client_tool_calls")
+    awaiting = stored(Session).waiting().filter(awaiting_client=True).only(*columns)
+    rows = list(awaiting[: MOST_CALLS + 1])
+    found: dict[tuple[str, str], Cause] = {}
+    times: defaultdict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for session in rows[:MOST_CALLS]:
+        calls = decryption.settle(session).pending_client_tool_calls
+        for _id, call in pending_calls.unanswered(calls):
+            key = (str(call.get("kind") or ""), str(call.get("tool_name") or "?"))
+            asked = presentation.moment(call.get("requested_at")) or session.waiting_since or now
+            times[key].append(asked)
+            before = found.get(key) or _call_cause(*key)
+            newer = before.last is None or asked > before.last
+            found[key] = replace(
+                before,
+                count=before.count + 1,
+                since=min(asked, before.since or asked),
+                last=max(asked, before.last or asked),
+                agents=[*before.agents, (session.agent_type, 1)],
+                example=session.session_id if newer else before.example,
+            )
+    for key, cause in found.items():
+        yield replace(
+            cause,
+            agents=_most(cause.agents),
+            series=_series(window, times[key], now),
+            is_bounded=len(rows) > MOST_CALLS,
+        )
+
+
+def _call_cause(kind: str, tool: str) -> Cause:
+    approval = kind == "approval"
+    title = _("Approval of %s") if approval else _("An answer to %s")
+    return Cause(
+        key=f"call-{kind}-{tool}",
+        kind="waiting",
+        title=title % tool,
+        count=0,
+        since=None,
+        place=urlencode({"tool": tool}),
+        call=tool,
+        remedies=("approve_calls", "deny_calls") if approval else (),
+    )
+
+
+def _inboxes(window: Window, now: datetime) -> Iterator[Cause]:
+    most = max(round(conf.INBOX_LIMIT * FULL), 1)
+    rows = (
+        stored(Input)
+        .pending()
+        .order_by()
+        .values("session_id")
+        .annotate(count=Count("input_id"), first=Min("created_at"), last=Max("created_at"))
+        .filter(count__gte=most)[: MOST_ROWS + 1]
+    )
+    found = list(rows)
+    if not found:
+        return
+    fullest = max(found, key=lambda row: row["count"])
+    keys = [row["session_id"] for row in found[:MOST_ROWS]]
+    types = stored(Session).filter(session_id__among=keys).values_list("agent_type", flat=True)
+    yield Cause(
+        key="inbox",
+        kind="inbox",
+        title=_("Inboxes that are nearly full"),
+        detail=_("The fullest holds %(count)d of at most %(limit)d inputs.")
+        % {"count": fullest["count"], "limit": conf.INBOX_LIMIT},
+        count=len(keys),
+        is_bounded=len(found) > MOST_ROWS,
+        since=min(row["first"] for row in found),
+        last=max(row["last"] for row in found),
+        agents=_most((agent_type, 1) for agent_type in types),
+        series=_series(window, (row["last"] for row in found), now),
+        example=fullest["session_id"],
+        query="cause=inbox",
+        remedies=("run",),
+    )
+
+
+def _stopping(window: Window, now: datetime) -> Iterator[Cause]:
+    asked = stored(Session).interrupted_by_request().filter(interrupt_requested_at__lt=now - LATE)
+    yield from _by_moment(
+        window,
+        now,
+        asked,
+        "interrupt_requested_at",
+        key="stopping",
+        kind="stopping",
+        title=_("Asked to stop, and no worker has taken the request"),
+        query="is=stopping",
+        remedies=("fail",),
+    )
+
+
+def _expired(window: Window, now: datetime) -> Iterator[Cause]:
+    yield from _by_moment(
+        window,
+        now,
+        stored(Session).expired(now),
+        "expires_at",
+        key="expired",
+        kind="expired",
+        title=_("Expired, and not cleaned up"),
+        detail=_("cleanup_sessions does it; so does Expire."),
+        query="is=expired",
+        remedies=("expire", "set_expiry"),
+    )
+
+
+def _by_moment(window: Window, now: datetime, rows: Any, column: str, **about: Any) -> Iterator[Cause]:
+    """One cause of rows by the moment in a column, the oldest first."""
+    found = list(rows.order_by(column).values_list("session_id", "agent_type", column)[: MOST_ROWS + 1])
+    if not found:
+        return
+    shown = found[:MOST_ROWS]
+    times = [moment for _id, _type, moment in shown]
+    yield Cause(
+        count=len(shown),
+        is_bounded=len(found) > MOST_ROWS,
+        since=min(times),
+        last=max(times),
+        agents=_most((agent_type, 1) for _id, agent_type, _moment in shown),
+        series=_series(window, times, now),
+        example=shown[-1][0],
+        **about,
+    )
+
+
+def _series(window: Window, moments: Iterable[datetime], now: datetime) -> list[int]:
+    """How many moments are in each step; those before the window are in its first one."""
+    start = window.start(now)
+    return window.series(Counter(window.floor(max(moment, start)) for moment in moments), now)
+
+
+def _most(counts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    total: Counter[str] = Counter()
+    for name, count in counts:
+        total[name] += count
+    return total.most_common()

@@ -1,0 +1,259 @@
+"""Whose turn it is: the session that a claim takes next.
+
+The highest priority that has something to do goes first. Among equals owners take turns: the claim goes on
+from the owner it served last, in the order of their keys, and begins again after the last. Of an owner the
+session that has waited longest is next. Every step is one probe of an index, so what it costs depends on how
+many owners have to be passed over, never on how many sessions they have.
+
+Sessions whose time was still to come when it was set are not in that index. When it has come, a claim lets
+them queue; until then they cost nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.models import Session
+from helix_sessions.store.engine import shares
+from helix_sessions.store.engine.connection import execute, fetch
+from helix_sessions.store.engine.dialect import Dialect, dialect_of
+from helix_sessions.store.engine.shares import SHARE
+from helix_sessions.store.engine.tables import table
+from helix_sessions.values.shares import Bounds
+
+LATE_AT_ONCE = 500
+"""So many sessions whose time has come are let queue by one claim."""
+
+_QUEUED = '"runnable_at" IS NOT NULL AND NOT "deferred"'
+
+
+def free(clock: str) -> str:
+    """A condition: nobody has a live lease."""
+    return f'("lease_owner" IS NULL OR "lease_expires_at" <= {clock})'
+
+
+# In one statement
+
+
+def parameters(now: Any, turn: str, types: Sequence[str] | None, bounds: Bounds | None) -> list[str]:
+    """Those of `selection`, as PostgreSQL takes them."""
+    found: list[Any] = [now, turn]
+    if bounds is not None and bounds.owner is not None:
+        found.append(bounds.owner)
+    for bound in bounds.agent_types.items() if bounds is not None else ():
+        found += bound
+    return [str(value) for value in (*found, *(types or ()))]
+
+
+def selection(dialect: Dialect, types: int | None, bounds: Bounds | None, *, owned: bool) -> str:
+    """Common tables, of which `next` has the session to take, who has its lease, and whose turn it is, and
+    `late` those that are let queue from now on."""
+    by_owner = bounds is not None and bounds.owner is not None
+    return _selection(dialect, types, by_owner, len(bounds.agent_types) if bounds is not None else 0, owned)
+
+
+@cache
+def _selection(dialect: Dialect, types: int | None, by_owner: bool, by_type: int, owned: bool) -> str:
+    sessions = table(Session).name
+    tables = ["given AS MATERIALIZED (SELECT %s::timestamptz AS now, %s::text AS turn)"]
+    if by_owner:
+        tables.append(f"full_owners AS MATERIALIZED ({shares.full_owners(dialect)})")
+    if by_type:
+        bound = ", ".join(["(%s::text, %s::bigint)"] * by_type)
+        tables.append(
+            'full_types AS MATERIALIZED (SELECT s."agent_type"'  # noqa: S608
+            f" FROM (VALUES {bound}) AS bound (agent_type, most) JOIN {sessions} s"
+            f' ON s."agent_type" = bound.agent_type WHERE {shares.leased(dialect)}'
+            ' GROUP BY s."agent_type", bound.most HAVING count(*) >= bound.most)'
+        )
+    tables += _kinds(sessions, types)
+    room = (
+        " WHERE NOT EXISTS (SELECT 1 FROM full_types f WHERE f.agent_type = a.agent_type)" if by_type else ""
+    )
+    tables.append(f"kinds AS MATERIALIZED (SELECT a.agent_type FROM all_kinds a{room})")  # noqa: S608
+    tables.append(_late(sessions))
+    tables += [_levels(sessions), _next(sessions, by_owner=by_owner, owned=owned)]
+    return f"WITH RECURSIVE {', '.join(tables)}"
+
+
+def _kinds(sessions: str, types: int | None) -> list[str]:
+    """The agent types to look at: those that are named, or those that there are, each found by one probe."""
+    if types is not None:
+        listed = ", ".join(["(%s::text)"] * types)
+        return [f"all_kinds (agent_type) AS (VALUES {listed})"]
+    probe = f'SELECT "agent_type" FROM {sessions} n WHERE {_QUEUED}'  # noqa: S608
+    return [
+        f'found_kinds (agent_type) AS (({probe} ORDER BY "agent_type" LIMIT 1) UNION ALL SELECT'  # noqa: S608
+        f' ({probe} AND n."agent_type" > k.agent_type ORDER BY n."agent_type" LIMIT 1)'
+        " FROM found_kinds k WHERE k.agent_type IS NOT NULL)",
+        "all_kinds AS (SELECT agent_type FROM found_kinds WHERE agent_type IS NOT NULL)",
+    ]
+
+
+def _late(sessions: str) -> str:
+    return (
+        f'late AS (UPDATE {sessions} SET "deferred" = false WHERE "session_id" IN (SELECT "session_id"'  # noqa: S608
+        f' FROM {sessions} WHERE "runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <='
+        f' (SELECT now FROM given) AND {free("statement_timestamp()")} ORDER BY "runnable_at"'
+        f" LIMIT {LATE_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED) RETURNING 1)"
+    )
+
+
+def _levels(sessions: str) -> str:
+    """The priorities that there are, the highest first, each found by one probe for each agent type."""
+
+    def highest(below: str) -> str:
+        return (
+            f"SELECT max(top.priority) FROM kinds k CROSS JOIN LATERAL (SELECT s.priority FROM {sessions} s"  # noqa: S608
+            f" WHERE s.agent_type = k.agent_type AND {_QUEUED}{below} ORDER BY s.priority DESC LIMIT 1) top"
+        )
+
+    lower = highest(" AND s.priority < l.priority")
+    return (
+        f"levels (priority) AS ({highest('')} UNION ALL"  # noqa: S608
+        f" SELECT ({lower}) FROM levels l WHERE l.priority IS NOT NULL)"
+    )
+
+
+def _next(sessions: str, *, by_owner: bool, owned: bool) -> str:
+    """The first turn in which there is a session to take, of the highest priority in which there is one."""
+    of_kind = f"s.agent_type = k.agent_type AND s.priority = l.priority AND {_QUEUED}"
+    owner = (
+        f"SELECT o.share FROM kinds k CROSS JOIN LATERAL (SELECT {SHARE} AS share FROM {sessions} s"  # noqa: S608
+        f" WHERE {of_kind} AND {SHARE} {{after}} ORDER BY {SHARE} LIMIT 1) o WHERE {{within}}"
+        " ORDER BY o.share LIMIT 1"
+    )
+    following = owner.format(after="> t.turn", within="t.lap = 0 OR o.share <= given.turn")
+    first = owner.format(after=">= ''", within="t.lap = 0 AND o.share <= given.turn")
+    turns = (
+        "WITH RECURSIVE turns (turn, lap, step) AS (SELECT given.turn, 0, 0 FROM given UNION ALL"  # noqa: S608
+        " SELECT n.share, n.lap, t.step + 1 FROM turns t CROSS JOIN given CROSS JOIN LATERAL ("
+        f"(SELECT share, t.lap FROM ({following}) f) UNION ALL (SELECT share, 1 FROM ({first}) f) LIMIT 1"
+        ") n (share, lap)) SELECT turn FROM turns WHERE step > 0"
+    )
+    room = "" if not by_owner else " AND NOT EXISTS (SELECT 1 FROM full_owners f WHERE f.share = t.turn)"
+    return (
+        "next AS MATERIALIZED (SELECT found.* FROM levels l CROSS JOIN LATERAL ("  # noqa: S608
+        f"SELECT c.session_id, c.lease_owner, t.turn FROM ({'SELECT turn FROM given' if owned else turns}) t"
+        " CROSS JOIN LATERAL (SELECT one.* FROM kinds k CROSS JOIN LATERAL ("
+        f"SELECT s.session_id, s.lease_owner, s.runnable_at FROM {sessions} s WHERE {of_kind}"
+        f" AND {SHARE} = t.turn AND s.runnable_at <= (SELECT now FROM given)"
+        f" AND {free('statement_timestamp()')}{room}"
+        " ORDER BY s.runnable_at, s.session_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) one"
+        " ORDER BY one.runnable_at, one.session_id LIMIT 1) c LIMIT 1"
+        ") found WHERE l.priority IS NOT NULL LIMIT 1)"
+    )
+
+
+# Step by step, inside a transaction
+
+
+def step_by_step(
+    connection: BaseDatabaseWrapper,
+    now: Any,
+    turn: str,
+    types: Sequence[str] | None,
+    bounds: Bounds | None,
+    *,
+    owned: bool,
+) -> tuple[str, str | None, str] | None:
+    """The session to take, who has its lease, and whose turn it is. What is late is let queue before."""
+    search = _Search(connection, now, types, bounds)
+    search.let_queue()
+    priority: int | None = None
+    while (priority := search.highest(below=priority)) is not None:
+        for share in (turn,) if owned else search.owners(priority, turn):
+            found = search.longest_waiting(priority, share)
+            if found is not None:
+                return (*found, share)
+    return None
+
+
+class _Search:
+    """Probes of the index, one agent type at a time."""
+
+    def __init__(
+        self, connection: BaseDatabaseWrapper, now: Any, types: Sequence[str] | None, bounds: Bounds | None
+    ) -> None:
+        self._connection = connection
+        self._dialect = dialect_of(connection)
+        self._now = self._dialect.parameters([now])
+        self._full_owners: set[str] = set()
+        self._named = types
+        self._full_types: set[str] = set()
+        if bounds is not None:
+            self._full_owners, self._full_types = shares.running(connection, bounds)
+
+    def let_queue(self) -> None:
+        """Let sessions queue whose time has come."""
+        sessions, skipping = table(Session).name, self._skipping
+        sql = (
+            f'UPDATE {sessions} SET "deferred" = (1 = 0) WHERE "session_id" IN (SELECT "session_id"'  # noqa: S608
+            f' FROM {sessions} WHERE "runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <= %s'
+            f' AND {free(self._dialect.lease_now)} ORDER BY "runnable_at" LIMIT {LATE_AT_ONCE}{skipping})'
+        )
+        execute(self._connection, sql, [*self._now, *self._dialect.lease_clock()])
+        self.types = [one for one in self._types() if one not in self._full_types]
+
+    def highest(self, *, below: int | None) -> int | None:
+        """The highest priority, below another, that there is."""
+        lower, params = ("", []) if below is None else (' AND "priority" < %s', [below])
+        found = self._each('"priority"', lower, params, '"priority" DESC')
+        return max((row[0] for row in found), default=None)
+
+    def owners(self, priority: int, turn: str) -> Iterator[str]:
+        """Those whose turn it is, from the one after `turn` on, each once."""
+        share = self._owner(priority, f"{SHARE} > %s", turn)
+        while share is not None:
+            yield share
+            share = self._owner(priority, f"{SHARE} > %s", share)
+        share = self._owner(priority, f"{SHARE} <= %s", turn)
+        while share is not None:
+            yield share
+            share = self._owner(priority, f"{SHARE} > %s AND {SHARE} <= %s", share, turn)
+
+    def longest_waiting(self, priority: int, share: str) -> tuple[str, str | None] | None:
+        """The session of an owner that has waited longest, if the owner has a share left."""
+        if share in self._full_owners:
+            return None
+        is_free = free(self._dialect.lease_now)
+        condition = f' AND "priority" = %s AND {SHARE} = %s AND "runnable_at" <= %s AND {is_free}'
+        params = [priority, share, *self._now, *self._dialect.lease_clock()]
+        columns = '"runnable_at", "session_id"'
+        found = self._each(f'{columns}, "lease_owner"', condition, params, columns, self._skipping)
+        best = min(found, default=None, key=lambda row: row[:2])
+        return None if best is None else (best[1], best[2])
+
+    def _owner(self, priority: int, compared: str, *to: str) -> str | None:
+        condition = f' AND "priority" = %s AND {compared}'
+        return min((row[0] for row in self._each(SHARE, condition, [priority, *to], SHARE)), default=None)
+
+    def _each(
+        self, columns: str, condition: str, params: Sequence[Any], order: str, locking: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """The first row of each agent type."""
+        sql = (
+            f'SELECT {columns} FROM {table(Session).name} WHERE "agent_type" = %s AND {_QUEUED}{condition}'  # noqa: S608
+            f" ORDER BY {order} LIMIT 1{locking}"
+        )
+        given = [self._dialect.parameters([one, *params]) for one in self.types]
+        return [row for one in given for row in fetch(self._connection, sql, one)]
+
+    @property
+    def _skipping(self) -> str:
+        return " FOR NO KEY UPDATE SKIP LOCKED" if self._dialect.skips_locked_rows else ""
+
+    def _types(self) -> Sequence[str]:
+        if self._named is not None:
+            return self._named
+        probe = f'SELECT "agent_type" FROM {table(Session).name} WHERE {_QUEUED}'  # noqa: S608
+        found: list[str] = []
+        rows = fetch(self._connection, f'{probe} ORDER BY "agent_type" LIMIT 1', [])
+        while rows:
+            found.append(rows[0][0])
+            rows = fetch(
+                self._connection, f'{probe} AND "agent_type" > %s ORDER BY "agent_type" LIMIT 1', found[-1:]
+            )
+        return found

@@ -1,0 +1,104 @@
+"""One navigation on all pages, for what its user may see."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from helix_sessions.admin import worker_views
+from helix_sessions.models import Session
+from helix_sessions.store import SessionStore
+from tests.admin.places import (
+    APP,
+    AUDIT,
+    LIST,
+    PAGES,
+    WAITING,
+    action,
+    make_busy_session,
+    make_stuck,
+    page_of,
+)
+
+pytestmark = pytest.mark.django_db
+
+WORKERS = f"{LIST}workers/"
+
+
+def navigation(client: Client, address: str) -> tuple[list[str], list[str]]:
+    """The labels of the navigation of a page, and those that are marked as where one is."""
+    page = client.get(address).content.decode()
+    drawn = re.findall(r'<div class="hx-nav">(.*?)</nav>', page, re.DOTALL)
+    assert len(drawn) == 1, address
+    links = re.findall(r"<a ([^>]*)>([^<]*)</a>", drawn[0])
+    return [label for _, label in links], [label for marks, label in links if "aria-current" in marks]
+
+
+def test_is_on_every_page_and_says_where_one_is(admin_client: Client, store: SessionStore):
+    make_busy_session(store)
+    store.set_instructions("support", "Be kind.")
+    places = {
+        APP: ["Now"],
+        LIST: ["Sessions"],
+        WAITING: ["Waiting"],
+        WORKERS: ["Workers"],
+        AUDIT: ["Audit"],
+        f"{APP}instructions/": ["Instructions"],
+        f"{APP}instructions/support/change/": ["Instructions"],
+        f"{APP}memory/": [],
+        f"{APP}toolrule/": [],
+        f"{APP}webhook/": [],
+        action("fail", "busy"): [],
+        **{page_of("busy", name): ["Sessions"] for name in PAGES},
+    }
+    for address, current in places.items():
+        labels, marked = navigation(admin_client, address)
+        assert marked == current, address
+        assert labels == ["Now", "Sessions", "Waiting", "Workers", "Audit", "Instructions"], address
+
+
+def test_shows_what_its_user_may_see(viewer: Client, client_with: Any):
+    labels, _ = navigation(viewer, LIST)
+    assert labels == ["Now", "Sessions", "Waiting", "Workers"]
+    auditor = client_with("view_auditentry")
+    assert navigation(auditor, AUDIT)[0] == ["Audit"]
+    assert "data-hx-search" not in auditor.get(AUDIT).content.decode()
+
+
+def test_the_search_is_on_every_page(viewer: Client, store: SessionStore):
+    make_busy_session(store)
+    for address in (APP, WAITING, page_of("busy")):
+        assert f'<form action="{LIST}" method="get" role="search"' in viewer.get(address).content.decode()
+
+
+def test_the_way_back_to_the_list_keeps_its_filters(viewer: Client, store: SessionStore):
+    make_busy_session(store)
+    listed = viewer.get(LIST, {"agent": "support"}).content.decode()
+    found = re.search(r'href="([^"]*busy/change/\?[^"]*)"', listed)
+    assert found is not None
+    assert f'href="{LIST}?agent=support">Sessions</a>' in viewer.get(found[1]).content.decode()
+
+
+def test_workers_and_what_they_drive(
+    viewer: Client, stranger: Client, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+):
+    for number in range(4):
+        store.create_session(f"s-{number}", agent_type="support")
+        store.create_run(f"s-{number}")
+        store.acquire_lease(f"s-{number}", "<b>one</b>" if number < 3 else "two", 60)
+    make_stuck("s-0")
+    store.create_session("idle", agent_type="a")
+    store.create_session("left", agent_type="a")
+    store.create_run("left")
+    store.acquire_lease("left", "gone", 60)
+    Session.objects.filter(session_id="left").update(lease_expires_at=timezone.now() - timedelta(hours=1))
+    monkeypatch.setattr(worker_views, "SHOWN", 2)
+    response = viewer.get(WORKERS)
+    found = [(w.name, w.count, w.stuck, w.unlisted) for w in response.context["workers"]]
+    assert found == [("<b>one</b>", 3, 1, 1), ("two", 1, 0, 0)]
+    assert "&lt;b&gt;one&lt;/b&gt;" in response.content.decode()
+    assert stranger.get(WORKERS).status_code == 403
+    assert "No worker drives" not in response.content.decode()

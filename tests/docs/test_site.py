@@ -1,0 +1,74 @@
+"""The site, the package index and the demo show the pages that the repository has."""
+
+import re
+import tomllib
+
+import pytest
+from django.test import Client
+
+from tests.docs.pages import DOCS, ROOT, all_pages, page
+from tools.docs_site import REPOSITORY, on_page_markdown, slug, with_absolute_links
+
+SITE = (ROOT / "mkdocs.yml").read_text()
+NAMES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def test_the_site_has_every_page_once():
+    assert sorted(re.findall(r"^ +- (\S+\.md)$", SITE, re.MULTILINE)) == NAMES
+
+
+def test_one_address_of_the_repository():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert all(url.startswith(REPOSITORY) for url in urls.values())
+    assert f"repo_url: {REPOSITORY}\n" in SITE
+
+
+def test_the_readme_is_read_on_other_sites():
+    """Its links and pictures are addresses, and lead to files of the repository."""
+    readme = page("../README.md")
+    assert not [link for link in readme.links if not link.startswith("https://")]
+    ours = re.findall(rf"{REPOSITORY}/(?:blob|raw)/main/([^)#\s\"]+)", readme.text)
+    assert len(ours) > 20
+    for path in ours:
+        assert (ROOT / path).exists(), path
+
+
+def test_a_page_of_the_site():
+    class File:
+        src_uri = "how-to/x.md"
+
+    class Shown:
+        file = File()
+
+    links = "[a](../../README.md#try) [b](../index.md) [c](y.md)"
+    text = f"{links}\n\n```python shop/agents.py\n1\n```\n\n```python settings\n"
+    assert on_page_markdown(text, page=Shown()) == (
+        f"[a]({REPOSITORY}/blob/main/README.md#try) [b](../index.md) [c](y.md)\n\n"
+        '```python title="shop/agents.py"\n1\n```\n\n```python\n'
+    )
+    assert with_absolute_links("[a](../LICENSE)", "index.md") == f"[a]({REPOSITORY}/blob/main/LICENSE)"
+
+
+def test_anchors_are_those_of_the_repository():
+    headings = re.findall(r"^#+ +(.+)$", page("reference/store.md").prose, re.MULTILINE)
+    assert {slug(heading) for heading in headings} <= page("reference/store.md").anchors
+
+
+@pytest.mark.django_db
+def test_the_demo_shows_every_page(client: Client):
+    for name in NAMES:
+        response = client.get(f"/docs/{name}")
+        body = response.content.decode()
+        assert response.status_code == 200, name
+        assert "<h1" in body, name
+        assert "```" not in re.sub(r"<code.*?</code>", "", body, flags=re.DOTALL), name
+    assert len(all_pages()) >= len(NAMES)
+
+
+@pytest.mark.django_db
+def test_every_picture_is_shown_and_served(client: Client):
+    texts = "".join(path.read_text() for path in (ROOT / "README.md", *DOCS.rglob("*.md")))
+    for path in (DOCS / "images").iterdir():
+        assert f"images/{path.name}" in texts, path.name
+        response = client.get(f"/docs/images/{path.name}")
+        assert b"".join(response) == path.read_bytes()
