@@ -2,6 +2,7 @@
 coordinator. The extension must be loaded by every server (`shared_preload_libraries`)."""
 
 import os
+from io import StringIO
 from typing import Any
 
 import psycopg
@@ -37,7 +38,7 @@ def distribute_test_database() -> None:
             "SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', false)",
             [settings["HOST"], int(settings["PORT"])],
         )
-    call_command("distribute_sessions", verbosity=0, stdout=open(os.devnull, "w"))
+    call_command("distribute_sessions", verbosity=0, stdout=StringIO())
 
 
 def _run(settings: dict[str, Any], host: str, port: str, database: str, statement: str) -> None:

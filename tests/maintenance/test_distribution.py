@@ -14,12 +14,15 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from helix_sessions.models.guard import is_guarded, raise_guard
+from helix_sessions.store.engine.dialect import choose_again, dialect_of
 from tests.invariants import dump
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 STAND_IN = """
 CREATE TABLE pg_dist_partition (logicalrelid regclass, partkey text, beside text);
+CREATE TABLE pg_dist_node (isactive boolean, shouldhaveshards boolean);
+INSERT INTO pg_dist_node VALUES (true, true);
 CREATE FUNCTION create_distributed_table(place regclass, distribution_column text, colocate_with text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE found text;
@@ -69,7 +72,8 @@ def citus(engine: str) -> Iterator[None]:
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP FUNCTION create_distributed_table, create_reference_table")
-        cursor.execute("DROP TABLE pg_dist_partition CASCADE")
+        cursor.execute("DROP TABLE pg_dist_partition, pg_dist_node CASCADE")
+    choose_again()
     raise_guard(connection)
 
 
@@ -119,6 +123,35 @@ def test_every_table_is_distributed_beside_the_sessions(citus: None):
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_dist_partition")
         assert cursor.fetchone()[0] == len(done) + 2
+
+
+def test_a_cluster_without_workers_is_told_in_a_dry_run_too(citus: None):
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM pg_dist_node")
+    for options in ((), ("--dry-run",)):
+        with pytest.raises(CommandError, match="no node that takes shards"):
+            run(*options)
+    assert is_guarded(connection)
+
+
+def test_it_keeps_the_foreign_keys(citus: None):
+    def keys() -> list[str]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT conname FROM pg_constraint WHERE contype = 'f'"
+                " AND conrelid::regclass::text LIKE 'helix%' ORDER BY 1"
+            )
+            return [name for (name,) in cursor.fetchall()]
+
+    before = keys()
+    run()
+    assert keys() == before
+
+
+def test_the_dialect_of_a_cluster_is_chosen(citus: None):
+    assert type(dialect_of(connection)).__name__ == "PostgresDialect"
+    run()
+    assert type(dialect_of(connection)).__name__ == "CitusDialect"
 
 
 def test_again_it_has_nothing_to_do(citus: None):

@@ -1,8 +1,8 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-from django.db import connections
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connections
 
 from helix_sessions.models.databases import sessions_database
 from helix_sessions.models.guard import is_guarded, lower_guard, raise_guard
@@ -25,7 +25,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         connection = connections[sessions_database(options["database"])]
         if options["on"]:
-            raise_guard(connection)
+            try:
+                raise_guard(connection)
+            except DatabaseError as error:  # a cluster
+                raise CommandError(f"This database takes no such triggers: {error}") from error
         elif options["off"]:
             lower_guard(connection)
         self.stdout.write(f"The event log is {'guarded' if is_guarded(connection) else 'not guarded'}.")

@@ -1,8 +1,9 @@
 """PostgreSQL with the tables distributed over a Citus cluster by `session_id`.
 
-Citus routes a statement that names one session to the node that has it. What it cannot route: a statement that
-changes several tables, a function with effects in an `UPDATE`, a lock on rows of several shards. So a write is a
-statement for each table, and the lock timeout is a setting of the transaction that Citus passes on to the nodes.
+Citus routes a statement that names one session to the node that has it. What it cannot route: a statement
+that changes several tables, a function with effects in an `UPDATE`, a lock on rows of several shards. So a
+write is a statement for each table, and the lock timeout is a setting of the transaction that Citus passes on
+to the nodes.
 """
 
 from collections.abc import Iterator
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 _WAIT = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '{}'"
 _ONE_CONNECTION = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
-"""Attachments are a table that every node has whole, and references to them hold foreign keys to it. Citus wants
-one connection to each node in a transaction that writes both."""
+"""Attachments are a table that every node has whole, and references to them hold foreign keys to it. Citus
+wants one connection to each node in a transaction that writes both."""
 
 _SHARDS_ROWS = (
     "SELECT sum(result::numeric)::bigint FROM run_command_on_shards(%s,"

@@ -67,6 +67,10 @@ class NoShare(Exception):
     """As many sessions run at once as may; the one that is named has to wait."""
 
 
+class _TakenMeanwhile(Exception):
+    """Another took the session between the look and the lock."""
+
+
 _ATTEMPTS = 20
 """How often a claim is tried that others got ahead of. Each time fewer owners have a share left."""
 
@@ -80,13 +84,15 @@ def claim(using: str, wanted: Wanted) -> Claimed | None:
     connect(connection)
     bounds = shares.bounds() if wanted.bounded else None
     in_one = dialect_of(connection).claims_in_one_statement
-    if bounds is None:
-        return _in_one_statement(connection, wanted) if in_one else _in_one_transaction(using, wanted)
+    if bounds is None and in_one:
+        return _in_one_statement(connection, wanted)
     for _ in range(_ATTEMPTS):
         try:
-            if in_one:
+            if bounds is not None and in_one:
                 return _in_one_statement_within(using, wanted, bounds)
             return _in_one_transaction(using, wanted, bounds)
+        except _TakenMeanwhile:
+            continue
         except NoShare:
             if wanted.session_id is not None:
                 raise
@@ -155,6 +161,8 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
             return None
         session_id, before, turn = found
         work = tree.lock(session_id, ALL_COLUMNS)
+        if wanted.session_id is None and not _is_still_free(work.session, before):
+            raise _TakenMeanwhile
         if bounds is not None and not shares.has_room(tree.connection, work.session, taken=False):
             raise NoShare
         work.versioned = False
@@ -173,6 +181,12 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
     if wanted.session_id is None:
         _turns[_place(using, wanted)] = turn
     return Claimed(work.session, before)
+
+
+def _is_still_free(row: SessionRow, owner_before: str | None) -> bool:
+    """Whether a session that was found without its lock is as it was found, now that it is locked."""
+    due = row.runnable_at is not None and row.runnable_at <= timezone.now()
+    return due and row.lease_owner == owner_before
 
 
 def _candidate(
