@@ -13,9 +13,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.models import (
+    Alert,
     Blob,
+    BulkAction,
     Memory,
     MemoryVector,
+    SavedView,
     Schedule,
     ScheduleFiring,
     Session,
@@ -24,6 +27,7 @@ from helix_sessions.models import (
     SpendTotal,
     Webhook,
     WebhookDelivery,
+    Worker,
 )
 from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
@@ -34,6 +38,10 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.store.maintenance import sql
 
 _ON_THE_COORDINATOR = (
+    Alert,
+    BulkAction,
+    SavedView,
+    Worker,
     Webhook,
     WebhookDelivery,
     SpendLimit,
