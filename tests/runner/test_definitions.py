@@ -95,7 +95,7 @@ def test_it_goes_on_with_another_budget_and_not_without(store: SessionStore) -> 
 
 def test_the_activity_after_one_that_went_on_has_its_budget_anew(store: SessionStore) -> None:
     session = created(budget=Budget(max_tokens=20))
-    script = [TurnOutcome(calls("t"), usage=USED)] * 2 + ["done", "done"]
+    script = [TurnOutcome(calls("t"), usage=USED)] * 2 + ["done"] * 3
     agent = ScriptedAgent(script, tools={"t": lambda a, t: 1})
     runner = SessionRunner(agent)
     store.admit_input(session, "go")
@@ -105,7 +105,7 @@ def test_the_activity_after_one_that_went_on_has_its_budget_anew(store: SessionS
     SessionRuntime().execute(session, ChangeBudget(Budget(max_tokens=1000)))
     store.request_run(session)
     assert runner.sweep() == 1
-    assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [20, 10, 980, 1000]
+    assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [20, 10, 980, 1000, 1000]
     whole(store, session)
 
 

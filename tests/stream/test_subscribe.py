@@ -219,7 +219,7 @@ def test_a_fragment_after_an_event_that_was_not_poked_makes_its_reader_look(
         with monkeypatch.context() as patch:
             patch.setattr(hub, "announce", lambda *_: None)  # the poke is lost
             store.emit_event(session, "ticked", 1)
-        assert tail.some(0.01) == []
+            assert tail.some(0.01) == []
         store.publish_fragment(session, "after it")
         assert [next(tail).data for _ in range(2)] == [1, "after it"]
 
