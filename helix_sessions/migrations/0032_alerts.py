@@ -27,7 +27,10 @@ class Migration(migrations.Migration):
                         serialize=False,
                     ),
                 ),
-                ("name", models.CharField(max_length=200, unique=True, verbose_name="name")),
+                (
+                    "name",
+                    helix_sessions.models.fields.IdField(max_length=200, unique=True, verbose_name="name"),
+                ),
                 (
                     "query",
                     models.TextField(

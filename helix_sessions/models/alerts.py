@@ -28,7 +28,7 @@ class Alert(models.Model):
     not any more."""
 
     alert_id = IdField(primary_key=True, max_length=64, default=new_alert_id, editable=False)
-    name = models.CharField(_("name"), max_length=200, unique=True)
+    name = IdField(_("name"), max_length=200, unique=True)
     query = models.TextField(
         _("list"),
         max_length=4_000,

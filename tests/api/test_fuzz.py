@@ -40,6 +40,7 @@ KNOWN = {
     "schedule_id": "no-such-schedule",
     "webhook_id": "no-such-webhook",
     "limit_id": "no-such-limit",
+    "position": 0,
     "message_id": "no-such-message",
     "step_id": "step",
     "tool_call_id": "call",

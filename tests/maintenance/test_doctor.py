@@ -212,6 +212,9 @@ class TestDoctor:
             )
         if code == "orphan_note":
             store.put_notes("s", {"n": 1})
+        if code == "orphan_feedback":
+            store.append_messages("s", [{"role": "assistant", "content": "hi"}])
+            store.give_feedback("s", store.get_message_count("s") - 1, "up")
         if code == "orphan_message_words":
             break_rows(f"INSERT INTO {P}_messagewords (session_id, seq, searchable) VALUES ('s', 1, 'x')")
         if code == "orphan_agent_record":
