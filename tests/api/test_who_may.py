@@ -42,8 +42,7 @@ def prepare(store: SessionStore, session_id: str, name: str) -> None:
     if name in ("commit", "runs", "turns"):
         store.update_run_status(session_id, "r", "completed")
     elif name == "feedback":
-        talk = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
-        store.append_messages(session_id, talk)
+        store.append_messages(session_id, [{"role": "assistant", "content": "hi"}] * 2)
     elif name in ("tool-results", "answer-links", "resume"):
         asked = {"tool_call_id": "call", "tool_name": "t", "arguments": {}}
         state = store.load_state(session_id)

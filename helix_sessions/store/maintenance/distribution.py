@@ -57,8 +57,7 @@ _MISSING = (
     "then: CREATE EXTENSION citus. Nothing was changed."
 )
 _ALONE = (
-    "The cluster has no node that takes shards. Add the workers: SELECT citus_add_node('host', 5432)."
-    " Nothing was changed."
+    "The cluster has no node that takes shards. Add its workers with citus_add_node(). Nothing was changed."
 )
 
 
