@@ -17,7 +17,7 @@ from helix_sessions.admin.filters import CONDITIONS, stuck_since
 from helix_sessions.admin.humanize import STATUS_LABELS
 from helix_sessions.admin.paginator import COUNTED
 from helix_sessions.models import Session
-from helix_sessions.models import sessions as are
+from helix_sessions.models import session_querysets as are
 from helix_sessions.models.sql import bounded_counts
 
 KEPT_SECONDS = 15

@@ -67,4 +67,4 @@ class Alert(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)

@@ -12,7 +12,7 @@ from helix_sessions.models.sql import AGENT_TYPES, IDS_WITH
 from helix_sessions.types import TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
 if TYPE_CHECKING:
-    pass
+    from helix_sessions.models.sessions import Session  # noqa: F401
 
 UNFINISHED = models.Q(status__in=UNFINISHED_STATUSES)
 RUNNING = UNFINISHED & models.Q(run_id__isnull=False)

@@ -69,7 +69,7 @@ def flood(owner_id: str, count: int, *, runnable_at: str, prefix: str = "flood")
 
 
 def priority_of(session_id: str) -> int:
-    return Session.objects.get(session_id=session_id).priority
+    return int(Session.objects.get(session_id=session_id).priority)
 
 
 def ago(seconds: int) -> str:
@@ -438,7 +438,8 @@ def test_without_one_statement_a_session_is_claimed_once(
         return found
 
     try:
-        found = [key for keys in run_threads(6, claimed) for key in keys]
+        claims: Any = run_threads(6, claimed)
+        found = [key for keys in claims for key in keys]
         assert sorted(found) == sorted(f"s{number}" for number in range(12))
         assert set(Session.objects.values_list("fence", flat=True)) == {1}
     finally:
