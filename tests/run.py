@@ -19,6 +19,9 @@ from tests.side_by_side import Lane, heed_signals, run_beside
 
 ENGINES = ("sqlite", "postgresql")
 
+TESTS_FAILED = 1
+"""The exit code of pytest for it. Any other, of a crash for example, stands."""
+
 WAITING = ("concurrency", "runner", "stream", "torture")
 """Folders whose tests wait more than they compute. On PostgreSQL, where everything takes longer, they are run
 beside the others, on a server of their own."""
@@ -31,6 +34,7 @@ def main() -> int:
     parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
     parser.add_argument("--long", action="store_true", help="run what is long instead of what is not")
     parser.add_argument("--beside", metavar="COMMAND", help="run this command at the same time")
+    parser.add_argument("--again", action="store_true", help="run what failed once more, alone, and name it")
     chosen, pytest_arguments = parser.parse_known_args()
     heed_signals()
 
@@ -49,16 +53,34 @@ def main() -> int:
                 print(error, file=sys.stderr, flush=True)
                 codes[name] = 1
             else:
-                pytest = [sys.executable, "-m", "pytest", *selection, *pytest_arguments]
                 files = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+                pytest = [sys.executable, "-m", "pytest", *selection, *pytest_arguments]
+                pytest.append(f"--override-ini=cache_dir={files}/cache")
                 # Otherwise other runs of pytest would remove what this one still uses.
                 lanes.append(Lane(name, pytest, {**database, "PYTEST_DEBUG_TEMPROOT": files}))
         if chosen.beside:
             lanes.append(Lane("checks", shlex.split(chosen.beside), {}))
         codes |= run_beside(lanes)
+        if chosen.again:
+            codes |= _run_again([lane for lane in lanes if codes[lane.name] == TESTS_FAILED])
     for name, code in codes.items():
         print(f"{name}: {f'FAILED, exit code {code}' if code else 'passed'}", flush=True)
     return next(filter(None, codes.values()), 0)
+
+
+def _run_again(lanes: list[Lane]) -> dict[str, int]:
+    """Run the failed tests of each lane once more, one lane after the other; its exit code is the new one.
+
+    What passes now depends on what else the machine does. That is a fault of the test, and said.
+    """
+    codes = {}
+    for lane in lanes:
+        print(f"\n=== {lane.name}: what failed, once more and alone ===", flush=True)
+        command = [*lane.command, "--last-failed", "--last-failed-no-failures=none", "-rfEp"]
+        codes |= run_beside([Lane(lane.name, command, lane.environment)])
+        if not codes[lane.name]:
+            print(f"{lane.name}: FLAKY, the tests above failed beside others and passed alone", flush=True)
+    return codes
 
 
 def _parts(everything: bool, engine: str | None) -> list[tuple[str, str, list[str]]]:
