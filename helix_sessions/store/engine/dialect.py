@@ -234,6 +234,8 @@ _CLASSES = {
 }
 _chosen: dict[str, Dialect] = {}
 """By alias. A setting may choose, so it is forgotten when the settings change."""
+_distributed: dict[str, bool] = {}
+"""By alias, whether Citus has the sessions: what was asked once."""
 
 _CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL"
 _SESSIONS_ARE_DISTRIBUTED = (
@@ -250,8 +252,9 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
 
 
 def choose_again() -> None:
-    """Forget the choices: the settings have changed, or where the tables are."""
+    """Forget the choices: the tables have moved."""
     _chosen.clear()
+    _distributed.clear()
 
 
 def _choose(connection: BaseDatabaseWrapper) -> Dialect:
@@ -262,14 +265,14 @@ def _choose(connection: BaseDatabaseWrapper) -> Dialect:
         return _chosen.setdefault(connection.alias, _instance(_CLASSES[vendor]))
     if conf.PORTABLE_WRITES:
         return _chosen.setdefault(connection.alias, _instance(_CLASSES["postgresql, portable"]))
-    plain: Dialect = _instance(_CLASSES[vendor])
-    if connection.connection is None:  # nobody can be asked yet
-        return plain
-    try:
-        distributed = _is_distributed(connection)
-    except DatabaseError:  # of a database that does not answer nothing is remembered
-        return plain
-    name = "postgresql, distributed" if distributed else vendor
+    if connection.alias not in _distributed:
+        if connection.connection is None:  # nobody can be asked yet
+            return _instance(_CLASSES[vendor])
+        try:
+            _distributed[connection.alias] = _is_distributed(connection)
+        except DatabaseError:  # of a database that does not answer nothing is remembered
+            return _instance(_CLASSES[vendor])
+    name = "postgresql, distributed" if _distributed[connection.alias] else vendor
     return _chosen.setdefault(connection.alias, _instance(_CLASSES[name]))
 
 
@@ -284,11 +287,12 @@ def _is_distributed(connection: BaseDatabaseWrapper) -> bool:
 
 
 @cache
-def _instance(path: str) -> Any:
-    return import_string(path)()
+def _instance(path: str) -> Dialect:
+    dialect: Dialect = import_string(path)()
+    return dialect
 
 
 @receiver(setting_changed)
 def _choose_again(*, setting: str, **_: Any) -> None:
     if setting == "HELIX_SESSIONS":
-        choose_again()
+        _chosen.clear()
