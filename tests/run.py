@@ -73,7 +73,7 @@ def _run_again(lanes: list[Lane]) -> dict[str, int]:
 
     What passes now depends on what else the machine does. That is a fault of the test, and said.
     """
-    codes = {}
+    codes: dict[str, int] = {}
     for lane in lanes:
         print(f"\n=== {lane.name}: what failed, once more and alone ===", flush=True)
         command = [*lane.command, "--last-failed", "--last-failed-no-failures=none", "-rfEp"]
