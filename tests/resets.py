@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from helix_sessions.models import Session
-from helix_sessions.store.maintenance.sql import ONE_AFTER_THE_OTHER
+from helix_sessions.store.engine.citus import ONE_CONNECTION
 from tests import citus
 
 KEPT = {"django_migrations", "django_content_type", "auth_permission"}
@@ -20,7 +20,7 @@ def delete_rows() -> None:
     """
     with transaction.atomic(), connection.cursor() as cursor:
         if citus.WORKERS:
-            cursor.execute(ONE_AFTER_THE_OTHER)
+            cursor.execute(ONE_CONNECTION)
         for table in _filled(cursor):
             cursor.execute(f'DELETE FROM "{table}"')
 

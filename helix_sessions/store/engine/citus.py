@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from helix_sessions.store.engine.unit_of_work import UnitOfWork
 
 _WAIT = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '{}'"
-_ONE_CONNECTION = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
+ONE_CONNECTION = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
 """Attachments are a table that every node has whole, and references to them hold foreign keys to it. Citus
 wants one connection to each node in a transaction that writes both."""
 
@@ -53,7 +53,7 @@ class CitusDialect(PortablePostgresDialect):
         inside = bool(connection.savepoint_ids)
         if inside:
             before = fetch(connection, "SELECT current_setting('lock_timeout')", [], prepare=False)[0][0]
-        start = f"{_ONE_CONNECTION}; {_WAIT.format(milliseconds(conf.LOCK_TIMEOUT))}"
+        start = f"{ONE_CONNECTION}; {_WAIT.format(milliseconds(conf.LOCK_TIMEOUT))}"
         execute(connection, start, [], prepare=False)
         yield
         if inside:

@@ -31,6 +31,7 @@ from helix_sessions.models import (
 )
 from helix_sessions.models.fields import key_of
 from helix_sessions.models.guard import lower_guard
+from helix_sessions.store.engine.citus import ONE_CONNECTION
 from helix_sessions.store.engine.connection import execute, fetch, transaction_on
 from helix_sessions.store.engine.dialect import choose_again, dialect_of
 from helix_sessions.store.engine.session_tables import child_tables
@@ -97,7 +98,7 @@ def distribute(using: str, *, dry_run: bool = False) -> list[Placement]:
         missing = [placement for placement in placements() if placement.table not in distributed]
         if missing and not dry_run:
             lower_guard(connection)
-            execute(connection, sql.ONE_AFTER_THE_OTHER, [], prepare=False)
+            execute(connection, ONE_CONNECTION, [], prepare=False)
             with _without_foreign_keys(connection, [placement.table for placement in missing]):
                 for placement in missing:
                     if placement.beside == _REFERENCE:

@@ -58,14 +58,14 @@ def export_sessions(
     for root in job.over(_roots(store, session_ids, agent_type, owner, user_id)):
         with _one_moment(store.using) as (connection, locks):
             _write_tree(store, file, connection, root, locks, job)
-    if not job.is_stopped:
-        for line in _memories(store, session_ids, agent_type, owner, user_id):
+    if not job.is_stopped and _is_of_everything_or_an_owner(session_ids, agent_type, owner, user_id):
+        for line in _memories(store, owner):
             _line(file, line)
             job.count(memories=1)
-        for line in _schedules(store, session_ids, agent_type, owner, user_id):
+        for line in _schedules(store, owner):
             _line(file, line)
             job.count(schedules=1)
-        for line in _spend(store, session_ids, agent_type, owner, user_id):
+        for line in spend_transfer.lines(store.using, owner):
             _line(file, line)
     _line(file, documents.write({"kind": "end", "trees": job.summary.trees}))
     return job.summary
@@ -98,33 +98,19 @@ def _roots(
             yield top
 
 
-def _memories(
-    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
-) -> Iterator[str]:
-    """The lines of the memories that belong to what is exported."""
-    if session_ids is not None or agent_type is not None:
-        return
-    if owner is not None:
-        yield from transfer.lines(store.using, names.owner_namespace(owner))
-    elif user_id is None:
-        yield from transfer.lines(store.using, ())
+def _is_of_everything_or_an_owner(
+    session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
+) -> bool:
+    """Whether what lies beside the sessions is exported too: all of it, or that of the chosen owner."""
+    return session_ids is None and agent_type is None and (owner is not None or user_id is None)
 
 
-def _schedules(
-    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
-) -> Iterator[str]:
-    """The lines of the schedules that belong to what is exported."""
-    if session_ids is not None or agent_type is not None or (owner is None and user_id is not None):
-        return
-    yield from schedule_transfer.lines(store.using, UNSET if owner is None else inputs.owner_key(owner))
+def _memories(store: Store, owner: Any) -> Iterator[str]:
+    return transfer.lines(store.using, () if owner is None else names.owner_namespace(owner))
 
 
-def _spend(
-    store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
-) -> Iterator[str]:
-    """The lines of spend limits and of what was spent: of a chosen owner, or with all sessions all."""
-    if session_ids is None and agent_type is None and (owner is not None or user_id is None):
-        yield from spend_transfer.lines(store.using, owner)
+def _schedules(store: Store, owner: Any) -> Iterator[str]:
+    return schedule_transfer.lines(store.using, UNSET if owner is None else inputs.owner_key(owner))
 
 
 def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[str]:

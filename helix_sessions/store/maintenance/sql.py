@@ -154,8 +154,6 @@ SPREAD_TABLE = "SELECT create_distributed_table(%s::regclass, %s, colocate_with 
 
 SPREAD_WHOLE_TABLE = "SELECT create_reference_table(%s::regclass)"
 
-ONE_AFTER_THE_OTHER = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
-
 CLUSTER_NODES = "SELECT count(*) FROM pg_dist_node WHERE isactive AND shouldhaveshards"
 
 FOREIGN_KEYS = """
