@@ -20,7 +20,7 @@ help:
 	@echo "make torture  the long campaigns against the promises, ARGS=\"kills --seconds 600 --seed 7\" for some"
 	@echo "make bench    against hand-written SQL and other products (make bench-quick: five minutes)"
 	@echo "make docs     the documentation as a site, in var/site"
-	@echo "make dist     the wheel and the source distribution, checked, in dist"
+	@echo "make dist     the wheel and the source distribution, checked, in dist; what they need (SBOM), in build"
 	@echo "make clean    remove the virtual environment, the demo's data and all caches"
 
 run: $(VENV)/run.stamp
@@ -75,6 +75,9 @@ dist: $(BIN)/python
 	rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m venv --clear build/bare
+	build/bare/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(BIN)/cyclonedx-py environment build/bare/bin/python --output-reproducible --output-file build/sbom.json
 
 clean:
 	rm -rf $(VENV) .venv-bench .venv-docs bench/results var .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
