@@ -3,6 +3,7 @@
 from typing import Any, Literal, get_type_hints
 
 from django.conf import settings
+from django.utils.functional import empty
 
 _SECRETS = [
     *("*password*", "*passwd*", "*secret*", "*token", "*api_key*", "*apikey*"),
@@ -198,10 +199,14 @@ class Conf:
     """Keys of documents whose values the admin does not show, as patterns of `fnmatch`, in any case."""
 
     def __getattribute__(self, name: str) -> Any:
-        # Not through the lazy object, which takes microseconds for a setting that is missing.
-        given = getattr(settings._wrapped, "HELIX_SESSIONS", None)  # type: ignore[misc]
+        given = getattr(_lazy["_wrapped"], "HELIX_SESSIONS", None)
+        if given is None and _lazy["_wrapped"] is empty:
+            given = getattr(settings, "HELIX_SESSIONS", None)
         return given[name] if given and name in given else super().__getattribute__(name)
 
+
+_lazy: dict[str, Any] = object.__getattribute__(settings, "__dict__")
+"""The lazy object's own attributes: to ask it for one takes longer than the rest of a reading."""
 
 conf = Conf()
 

@@ -26,6 +26,7 @@ WRAPPED = 4
 """How many levels the store adds where it composes a document of others: in the frame of a checkpoint, in the
 data of an event, in writes."""
 
+_LISTS = (list, tuple)
 _PLAIN = frozenset((str, int, bool, type(None)))
 _SURROGATE = "A string holds a lone surrogate, which no encoding can carry."
 _ONLY_STRINGS = frozenset((str,))
@@ -46,7 +47,7 @@ def check(value: Any, most_bytes: float | None = None, *, wrapped: bool = False)
                 if item and set(map(type, item)) != _ONLY_STRINGS:
                     _check_keys(item)
                 below.extend([value for value in item.values() if type(value) not in _PLAIN])
-            elif isinstance(item, list | tuple):
+            elif isinstance(item, _LISTS):
                 below.extend([value for value in item if type(value) not in _PLAIN])
             else:
                 _check_scalar(item)

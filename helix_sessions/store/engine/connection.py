@@ -45,8 +45,10 @@ def fetch(
     """Run a query; returns its rows."""
     dialect = dialect_of(connection)
     cursor = _cursor(connection, dialect, prepare)
-    cursor.execute(sql, params)
-    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    bare, care = _with_precautions(connection, cursor)
+    with care:
+        bare.execute(sql, params)
+        rows: list[tuple[Any, ...]] = bare.fetchall()
     if not prepare or (dialect.most_rows_cached is not None and len(rows) > dialect.most_rows_cached):
         cursor.close()
     return rows
@@ -66,17 +68,22 @@ def execute_all(
 
     With `only_if_first` the others run only if the first has touched a row; returns whether they did.
     """
-    cursor: Any = _cursor(connection, dialect_of(connection), prepare=True)
-    care: Any = nullcontext()
-    if not (connection.execute_wrappers or connection.queries_logged):
-        connection.validate_no_broken_transaction()
-        cursor, care = cursor.cursor, connection.wrap_database_errors
+    cursor, care = _with_precautions(connection, _cursor(connection, dialect_of(connection), prepare=True))
     with care:
         for number, (sql, params) in enumerate(statements):
             cursor.execute(sql, params)
             if only_if_first and number == 0 and not cursor.rowcount:
                 return False
     return True
+
+
+def _with_precautions(connection: BaseDatabaseWrapper, cursor: Any) -> tuple[Any, Any]:
+    """The driver's cursor, and what to use it in: Django's precautions, taken once for all it does. Where
+    something wraps or logs statements, Django's own cursor, which takes them for each."""
+    if connection.execute_wrappers or connection.queries_logged:
+        return cursor, nullcontext()
+    connection.validate_no_broken_transaction()
+    return cursor.cursor, connection.wrap_database_errors
 
 
 def let_go_if_broken(connection: BaseDatabaseWrapper) -> None:
@@ -150,22 +157,27 @@ def _join(connection: BaseDatabaseWrapper) -> None:
         raise HelixSessionsError(_UNKNOWN_TRANSACTION)
 
 
-@contextmanager
-def errors_translated(connection: BaseDatabaseWrapper) -> Iterator[None]:
+class errors_translated:  # noqa: N801 - a context manager, as its users see it
     """A lock that was not had becomes `SessionBusy`, what the database has no room or time for
     `StoreUnavailable`. A lost connection stays what it is: the outcome of the write is unknown."""
-    try:
-        yield
-    except DatabaseError as error:
-        translated = _translated(connection, error)
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, DatabaseError):
+            return
+        translated = _translated(self._connection, error)
         if translated is not None:
             raise translated from error
-        if dialect_of(connection).is_outcome_unknown(error):
+        if dialect_of(self._connection).is_outcome_unknown(error):
             lost = OperationalError(*error.args)
             vars(lost)[_MAY_BE_WRITTEN] = True
             raise lost from error
         vars(error)[_MAY_BE_WRITTEN] = True
-        raise
 
 
 def outage(connection: BaseDatabaseWrapper, error: DatabaseError) -> HelixSessionsError | None:

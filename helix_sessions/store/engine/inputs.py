@@ -25,6 +25,7 @@ MAX_INTEGER = 2**63 - 1
 MAX_SECONDS = 366 * 24 * 60 * 60
 ERRORS = "errors"
 """Under what the fingerprints of errors are veiled: all sessions alike, so that they can be grouped."""
+_OBJECTS = (dict, Mapping)  # what is usual first: it is found sooner
 _BYTES_PER_CHARACTER = 3
 """Keeps the widest key, three ids, within the entry of a PostgreSQL index."""
 
@@ -144,7 +145,7 @@ def document(value: Any) -> str | None:
 
 def mapping(value: Any, what: str) -> str:
     """The text of a document that must be an object."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _OBJECTS):
         raise InvalidDocument(f"{what} must be an object, not {type(value).__name__}.")
     return documents.dump(value if isinstance(value, dict) else dict(value))
 
@@ -164,9 +165,11 @@ def string_document(value: Any, what: str) -> str | None:
 
 def error_columns(value: Any) -> dict[str, str | None]:
     """The columns of an error, which is a text or an object, and is kept as given."""
+    if value is None:
+        return {"error": None, "error_fingerprint": None}
     if isinstance(value, Mapping):
         value = dict(value)
-    elif value is not None and not isinstance(value, str):
+    elif not isinstance(value, str):
         raise InvalidInput(f"error must be a string or an object, not {type(value).__name__}.")
     cause = errors.fingerprint_of(value)
     veiled = None if cause is None else encryption.veil(ERRORS, cause)
@@ -203,14 +206,16 @@ def tags(value: Any) -> tuple[str, ...]:
 
 def message(value: Any) -> tuple[str, str]:
     """A message's role and text."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, _OBJECTS):
         raise InvalidInput(f"A message must be an object, not {type(value).__name__}.")
     role = choice(value.get("role"), ROLES, "The role of a message")
     return role, documents.dump(value if isinstance(value, dict) else dict(value))
 
 
 def messages(values: Any) -> list[tuple[str, str]]:
-    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+    if not isinstance(values, list) and (
+        isinstance(values, str | Mapping) or not isinstance(values, Iterable)
+    ):
         raise InvalidInput("Messages must be a list of objects.")
     return [message(value) for value in values]
 

@@ -39,6 +39,9 @@ class Spent(NamedTuple):
         return Spent(self.nano_usd + other.nano_usd, self.tokens + other.tokens)
 
 
+NOTHING = Spent()
+
+
 def spent(cost: float, tokens: float) -> Spent:
     """What a report amounts to. A correction may be negative."""
     return Spent(
@@ -130,7 +133,7 @@ def resets_at(window: str, starts_on: date) -> datetime | None:
 def record(work: "UnitOfWork") -> None:
     """Make the amounts of a unit of work, and the question how the limits stand, a part of its write."""
     session = work.session
-    if work.spent != Spent():
+    if work.spent != NOTHING:
         work.put(
             SpendEntry,
             day=today(),

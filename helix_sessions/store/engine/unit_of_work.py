@@ -91,7 +91,7 @@ class UnitOfWork:
         """What to do once this write has committed, by name: each is done once."""
         self.moments: list[moments.Moment] = []
         """What webhooks and signals are told of this write."""
-        self.spent = spending.Spent()
+        self.spent = spending.NOTHING
         """What this write counts as spent."""
         self.asks_spend = False
         """Whether it is told how the limits of spending stand, even if it spends nothing."""
@@ -276,7 +276,7 @@ class UnitOfWork:
             self.note_activity()
         if self.moments:
             moments.record(self)
-        if self.asks_spend or self.spent != spending.Spent():
+        if self.asks_spend or self.spent != spending.NOTHING:
             spending.record(self)
         for digest in sorted(self.blobs):
             self.statement(refer_sql(), [self.session.session_id, digest, self.blobs[digest]])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from django.db import models
@@ -77,6 +78,7 @@ _SAVED = [
     if name not in _FOLLOWED
 ]
 """The columns that a save writes, whether they may be null, and how their values are checked."""
+_saved_values = attrgetter(*(name for name, _, _ in _SAVED))
 
 
 def owned_columns(state: SessionState) -> dict[str, Any]:
@@ -84,8 +86,7 @@ def owned_columns(state: SessionState) -> dict[str, Any]:
     if not isinstance(state, SessionState):
         raise InvalidInput(f"A state must be a SessionState, not {type(state).__name__}.")
     columns: dict[str, Any] = {}
-    for name, may_be_null, check in _SAVED:
-        value = getattr(state, name)
+    for (name, may_be_null, check), value in zip(_SAVED, _saved_values(state), strict=True):
         columns[name] = None if value is None and may_be_null else check(value, name)
     for name, follow in _FOLLOWED.items():
         columns.update(follow(getattr(state, name)))
