@@ -33,7 +33,7 @@ class Disturbed(Schedule):
         self._server = server
         self.figures: Figures = Counter()
 
-    def _shift(self) -> int:
+    def _shift(self) -> None:
         connections.close_all()
         workers = [self._fork(number) for number in range(WORKERS)]
         try:
@@ -50,7 +50,6 @@ class Disturbed(Schedule):
                 with suppress(ProcessLookupError, ChildProcessError):
                     os.kill(worker, signal.SIGKILL)
                     os.waitpid(worker, 0)
-        return 0
 
     def _fork(self, number: int) -> int:
         child = os.fork()
