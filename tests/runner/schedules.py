@@ -95,7 +95,6 @@ class Schedule:
         self._notes = directory / f"notes {seed}"
         self._notes.touch()
         self._sessions = [f"x{seed}-{number}" for number in range(sessions)]
-        self._session = self._sessions[0]
         self._store = SessionStore()
         self._kills = self._calls = 0
         self._completed_by_hand: set[str] = set()
@@ -103,10 +102,10 @@ class Schedule:
     def run(self) -> dict[str, int]:
         """Run it; how often what happened."""
         with override_settings(HELIX_SESSIONS=SETTINGS):
-            for self._session in self._sessions:
-                self._store.create_session(self._session, agent_type="clerk")
+            for key in self._sessions:
+                self._store.create_session(key, agent_type="clerk")
                 for _ in range(self._chance.randint(1, 3)):
-                    self._admit()
+                    self._admit(key)
             for _ in range(self._chance.randint(1, 3)):
                 self._shift()
             self._finish()
@@ -118,9 +117,9 @@ class Schedule:
         workers = [self._fork(number) for number in range(2)]
         meddling = [key for key in self._sessions for _ in range(self._chance.randint(0, 4))]
         self._chance.shuffle(meddling)
-        for done, self._session in enumerate(meddling, 1):
+        for done, key in enumerate(meddling, 1):
             time.sleep(self._chance.uniform(0, 0.06 / len(self._sessions) ** 0.5))
-            self._meddle()
+            self._meddle(key)
             if done < len(meddling) and self._chance.random() < 0.4:
                 connections.close_all()
                 self._kill(workers.pop(self._chance.randrange(2)))
@@ -158,21 +157,21 @@ class Schedule:
         finally:
             os._exit(0)
 
-    def _admit(self, *, resume: bool = True) -> None:
+    def _admit(self, key: str, *, resume: bool = True) -> None:
         prompt = self._chance.choice(PROMPTS)
         delivery = self._chance.choice(("steer", "queue"))
-        self._store.admit_input(self._session, prompt, delivery=delivery, resume=resume)
+        self._store.admit_input(key, prompt, delivery=delivery, resume=resume)
 
-    def _meddle(self) -> None:
+    def _meddle(self, key: str) -> None:
         """One call of somebody else; a refusal is no surprise."""
-        key, store = self._session, self._store
+        store = self._store
         call = self._chance.choice(
             [
-                self._admit,
-                self._answer,
-                self._answer,
+                lambda: self._admit(key),
+                lambda: self._answer(key),
+                lambda: self._answer(key),
                 self._meddle_with_a_child,
-                lambda: self._admit(resume=False),
+                lambda: self._admit(key, resume=False),
                 lambda: store.set_interrupt_flag(key, "enough"),
                 lambda: self._decide(key),
                 lambda: self._decide(key),
@@ -209,13 +208,13 @@ class Schedule:
             ]
         )()
 
-    def _answer(self) -> bool:
+    def _answer(self, key: str) -> bool:
         """Decide what waits for a decision; whether there was anything."""
-        pending = self._store.load_state(self._session).pending_client_tool_calls or {}
+        pending = self._store.load_state(key).pending_client_tool_calls or {}
         waiting = [call_id for call_id, entry in pending.items() if not entry.get("submitted_at")]
         for call_id in waiting:
             approved = self._chance.random() < 0.8
-            self._store.submit_tool_result(self._session, call_id, approved=approved)
+            self._store.submit_tool_result(key, call_id, approved=approved)
         return bool(waiting)
 
     def _finish(self) -> None:
@@ -246,10 +245,7 @@ class Schedule:
                 quiet += 1
 
     def _answer_all(self) -> bool:
-        found = []
-        for self._session in self._sessions:
-            found.append(self._answer())
-        return any(found)
+        return sum(self._answer(key) for key in self._sessions) > 0
 
     def _tree(self) -> list[str]:
         return [summary.session_id for summary in self._store.list_sessions(limit=500).items]

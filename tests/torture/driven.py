@@ -39,7 +39,7 @@ class Disturbed(Schedule):
         try:
             for _ in range(self._chance.randint(1, 2)):
                 time.sleep(self._chance.uniform(0.05, 0.5))
-                self._meddle()
+                self._meddle(self._sessions[0])
                 self._disturb()
                 connections.close_all()
             time.sleep(self._chance.uniform(0, 0.5))
