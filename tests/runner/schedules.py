@@ -97,7 +97,8 @@ class Schedule:
         self._sessions = [f"x{seed}-{number}" for number in range(sessions)]
         self._store = SessionStore()
         self._kills = self._calls = 0
-        self._completed_by_hand: set[str] = set()
+        self._by_hand: dict[str, set[str]] = {}
+        """The statuses that a person gave to sessions."""
 
     def run(self) -> dict[str, int]:
         """Run it; how often what happened."""
@@ -189,8 +190,7 @@ class Schedule:
 
     def _decide(self, key: str) -> None:
         status = self._chance.choice(STATUSES)
-        if status == "completed":
-            self._completed_by_hand.add(key)
+        self._by_hand.setdefault(key, set()).add(status)
         self._store.update_status(key, status)
 
     def _meddle_with_a_child(self) -> None:
@@ -265,21 +265,28 @@ class Schedule:
                 assert not waits or state.status in ("interrupted", "paused"), told
             if ended and key in self._sessions:
                 assert state.status == "completed", f"{where} is {state.status}"
-            if ended and state.status == "completed" and key not in self._completed_by_hand:
+            if ended and state.status == "completed" and "completed" not in self._by_hand.get(key, ()):
                 # who stops a session leaves its calls to the next run
                 assert_valid_transcript(key)
         noted = self._notes.read_text().splitlines()
         assert len(noted) == len(set(noted)), f"seed {self.seed}: a tool was executed twice"
 
     def _waits_for_a_person(self, state: SessionState) -> bool:
-        """Whether the session waits for a child that somebody stopped."""
+        """Whether the session waits for a child that somebody stopped, or opened again after its end."""
         children = (state.suspended_awaiting_children or {}).values()
-        left = [entry["sub_session_id"] for entry in children if "status" not in entry]
-        return any(self._store.load_state(key).status in ("paused", "interrupted") for key in left)
+        for key in [entry["sub_session_id"] for entry in children if "status" not in entry]:
+            status = self._store.load_state(key).status
+            if status in ("paused", "interrupted"):
+                return True
+            if status == "active" and "active" in self._by_hand.get(key, ()):
+                return True
+        return False
 
     def _told(self, key: str) -> str:
         events = self._store.get_events(key, limit=500)
-        return "\n".join(f"{event.seq} {event.type} {event.data}"[:160] for event in events)
+        below = [ref.sub_session_id for ref in self._store.get_sub_session_refs(key)]
+        lines = [f"{event.seq} {event.type} {event.data}"[:160] for event in events]
+        return "\n".join([*lines, *(f"{child}: {self._told(child)}" for child in below)])
 
     def _wants_to_run(self, key: str) -> bool:
         """Whether the session has inputs that somebody else than `resume=False` admitted."""
