@@ -20,12 +20,14 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.management.commands.run_sessions import Command
+from helix_sessions.runtime import SessionRunner
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.companion import WebhookSender
 from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import Worker
 from helix_sessions.store import SessionStore
-from tests.parallel import ROOT, joined_database_environment
+from tests.parallel import ROOT, joined_database_environment, wait_until
+from tests.runner.agents import Hanging
 from tests.runner.test_activities import said, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -206,3 +208,42 @@ def test_a_clean_shutdown(store: SessionStore, tmp_path: Path, number: int) -> N
     assert sorted(notes.read_text().splitlines()) == [f"s{i} {p}" for i in range(8) for p in range(4)]
     for index in range(8):
         whole(store, f"s{index}")
+
+
+def test_a_call_that_does_not_come_back_holds_its_session_and_no_shutdown(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    """Plain code without a `turn_timeout`: its lease is renewed for as long as its process is there, and that
+    is gone after twice the grace. Then the turn is another's."""
+    found = tmp_path / "found"
+    store.create_session("s", agent_type="hanging", user_id=str(found))
+    store.admit_input("s", "hello")
+    environment = {
+        **os.environ,
+        **joined_database_environment(),
+        "DJANGO_SETTINGS_MODULE": "tests.runner.settings",
+    }
+    options = ["--concurrency", "1", "--poll", "0.05", "--lease", "1", "--grace", "0.1", "-v", "0"]
+    worker = subprocess.Popen(
+        [sys.executable, "manage.py", "run_sessions", *options], cwd=ROOT, env=environment
+    )
+    try:
+        wait_until(found.exists)
+        first = store.get_lease("s")
+        assert first is not None
+        wait_until(lambda: timezone.now() > first.expires_at)
+        assert store.get_occupancy("s").owner is not None, "it was renewed meanwhile"
+        store.set_interrupt_flag("s", "enough")  # heard when the call comes back
+        assert SessionRunner(Hanging()).sweep() == 0
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+    wait_until(store.list_abandoned)
+    assert SessionRunner(Hanging()).sweep() == 1
+    assert store.load_state("s").status == "interrupted"
+    store.retry_run("s")
+    assert SessionRunner(Hanging()).sweep() == 1
+    assert said(store, "s") == [("user", "hello"), ("assistant", "by another")]
+    whole(store, "s")
