@@ -401,7 +401,6 @@ class TestCost:
                 assert "helix_session_turn_idx" in plan or "helix_session_deferred_idx" in plan, plan
                 assert "TEMP B-TREE" not in plan, plan
 
-
     def test_it_is_not_compiled(self, store: SessionStore, engine: str) -> None:
         """PostgreSQL compiles (JIT) what it expects to cost more than `jit_above_cost`, at half a second for
         a claim. However many types there are, and however little the server knows of the table, it does not
