@@ -12,6 +12,7 @@ from time import perf_counter
 from bench.about import about
 from bench.bars import bars
 from bench.chart import chart
+from bench.claims import measure_claims
 from bench.contestants import PEERS
 from bench.context import measure_context
 from bench.databases import Arena, arena
@@ -41,6 +42,7 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "streams": measure_streams,
     "http": measure_http,
     "loop": measure_loop,
+    "claims": measure_claims,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -1,4 +1,4 @@
-"""The loop: admission to first token, inputs per second, and what claiming and waiting cost.
+"""The loop: admission to first token, inputs per second, and what waiting costs.
 
 Peers move the same message through the same server: Procrastinate by its own tables and NOTIFY, Celery by its
 SQLAlchemy transport, which polls, and DBOS, of which no queue is asked, by workflows of one step.
@@ -16,10 +16,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from bench.databases import CLAIMS, Arena
-from bench.fill import copy_session
+from bench.databases import Arena
 from bench.loop_workers import LOOP_AGENT, celery_app, procrastinate_app
-from bench.measure import Spread, Task, interleave
+from bench.measure import Spread
 from bench.place import Place
 from bench.results import Results, Row
 from bench.scale import Scale
@@ -29,8 +28,7 @@ PEERS = {"Procrastinate": ("procrastinate",), "Celery": ("celery", "sqlalchemy")
 """Each with the modules that it needs."""
 OURS = "ours"
 QUEUES = "queues"
-DUE = 10
-IDLE_SECONDS = 20.0
+IDLE_SECONDS = 60.0
 PATIENCE_SECONDS = 300.0
 
 
@@ -46,7 +44,6 @@ def measure_loop(arena: Arena, scale: Scale, results: Results) -> None:
         loop.latency(senders)
         loop.idle()
         loop.throughput(senders, peers)
-        loop.claims()
 
 
 class _Loop:
@@ -55,8 +52,6 @@ class _Loop:
         self._directory = directory
         self._results = results
         self._quick = scale.rounds < 30
-        self._sizes = (DUE, scale.small_list, scale.large_list)
-        self._rounds = scale.rounds
 
     @contextmanager
     def sender(self, name: str) -> Iterator[Callable[[str], Any]]:
@@ -116,13 +111,14 @@ class _Loop:
                 self._add("commit to wake-up by NOTIFY, p50", name, max(0.0, median(woken)), "ms")
 
     def idle(self) -> None:
+        """All of `run_sessions`, with alerts and bulk actions: each statement is a transaction."""
         with self._workers(OURS, 1) as notes, self._without_autovacuum():
             notes.go()
             time.sleep(4)
             before, began = self._transactions(), time.monotonic()
             time.sleep(IDLE_SECONDS)
             rate = (self._transactions() - before) / (time.monotonic() - began)
-        self._add("queries of an idle worker", OURS, rate, "a second")
+        self._add("statements of an idle worker", OURS, rate, "a second")
 
     @contextmanager
     def _without_autovacuum(self) -> Iterator[None]:
@@ -162,48 +158,6 @@ class _Loop:
             notes.wait_for(count, None if send is None else keys)
             last = max(notes.times().values())
         return count / (last - began)
-
-    def claims(self) -> None:
-        """What it costs to find the next session among few and many."""
-        from helix_sessions.runtime.loop.runner import claim_next
-        from helix_sessions.store import SessionStore
-
-        tasks = []
-        for database, size in zip(CLAIMS, self._sizes, strict=True):
-            store = SessionStore(database)
-            store.create_session("first", agent_type=LOOP_AGENT)
-            later = "CASE WHEN n % 10 = 0 THEN now() + interval '1 day' END"
-            copy_session(*(self._place, database, "helix_sessions_session", "first", size), runnable_at=later)
-            free = (
-                "UPDATE helix_sessions_session SET runnable_at = now() - interval '1 minute',"
-                " deferred = false, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,"
-                " attempts = 0"
-                f" WHERE session_id IN ({', '.join(repr(f'filled-{n}') for n in range(1, DUE + 1))})"
-            )
-
-            def before(database: str = database, free: str = free) -> None:
-                self._place.execute(free, database)
-
-            def claim(store: Any = store) -> None:
-                assert claim_next(store, "bench", 60.0, agent_types=[LOOP_AGENT]) is not None
-
-            tasks.append(Task(f"{size:,}", claim, before, repeat=DUE))
-        self._claim(tasks, "claim among {size:,}")
-        for database in CLAIMS:  # those that were to run later belong to one owner, and want to run now
-            flood = (
-                "UPDATE helix_sessions_session SET owner_id = 1, deferred = false,"
-                " runnable_at = now() - interval '1 hour' WHERE runnable_at > now() + interval '1 hour'"
-            )
-            self._place.execute(flood, database)
-        self._claim(tasks, "claim among {size:,}, a tenth of them one owner's that wait")
-
-    def _claim(self, tasks: list[Task], named: str) -> None:
-        self._place.settle(*CLAIMS)
-        timings = interleave(tasks, self._rounds)
-        few = f"{self._sizes[0]:,}"
-        for size in self._sizes:
-            ends = {OURS: timings[f"{size:,}"], "few": timings[few]}
-            self._results.add_timings(SECTION, named.format(size=size), ends, "few", only=OURS)
 
     @contextmanager
     def _workers(self, kind: str, number: int, count: int = 0) -> Iterator["_Notes"]:

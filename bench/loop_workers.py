@@ -35,6 +35,9 @@ def ours(notes: Notes, address: str, count: int) -> None:
     from django.test import override_settings
 
     django.setup()
+    from django.core.management import call_command
+
+    from helix_sessions.management.commands import run_sessions
     from helix_sessions.runtime import TurnContext, TurnOutcome
     from helix_sessions.runtime.loop.worker import Worker
 
@@ -48,10 +51,10 @@ def ours(notes: Notes, address: str, count: int) -> None:
             notes.add("told")
             super().poke(first_seq)
 
+    run_sessions.Worker = Told  # type: ignore[misc]
     with override_settings(HELIX_SESSIONS={"AGENTS": {LOOP_AGENT: Agent()}}):
-        worker = Told(using="default", concurrency=1)
         notes.wait()
-        worker.work()
+        call_command("run_sessions", concurrency=1, verbosity=0)
 
 
 def procrastinate(notes: Notes, address: str, count: int) -> None:

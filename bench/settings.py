@@ -13,7 +13,14 @@ DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "helix_sessions"]
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "helix_sessions",
+]
 DATABASES = {
     alias: database_from_url(url) for alias, url in json.loads(os.environ["HELIX_BENCH_DATABASES"]).items()
 }

@@ -51,8 +51,9 @@ def assert_no_orphans() -> None:
             assert not list(orphans.values_list("session_id", flat=True)), model.__name__
 
 
-def assert_invariants(session_id: str) -> None:
-    """Log, transcript, runs, checkpoints, staging and snapshots of the session agree with its row."""
+def assert_invariants(session_id: str, *, examined: bool = False) -> None:
+    """Log, transcript, runs, checkpoints, staging and snapshots of the session agree with its row.
+    `examined`: the caller asks the doctor, of many sessions at once."""
     session = Session.objects.get(session_id=session_id)
     types = _assert_log(session)
     _assert_transcript(session, types)
@@ -66,7 +67,8 @@ def assert_invariants(session_id: str) -> None:
         assert types[seq] == "subagent_spawned"
     for seq in EventKey.objects.filter(session_id=session_id).values_list("seq", flat=True):
         assert seq in types
-    assert_healthy(session_id)
+    if not examined:
+        assert_healthy(session_id)
 
 
 def assert_healthy(*session_ids: str) -> None:

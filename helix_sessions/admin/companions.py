@@ -18,6 +18,7 @@ class BulkRunner(Companion):
 
     name = "helix-bulk-runner"
     failure = "Bulk actions could not be carried out."
+    duty = "bulk actions"
 
     def step(self, *, to_the_end: bool) -> int:
         """Go on with one of them."""
@@ -29,6 +30,7 @@ class AlertWatcher(Companion):
 
     name = "helix-alert-watcher"
     failure = "Alerts could not be looked at."
+    duty = "alerts"
 
     def step(self, *, to_the_end: bool) -> int:
         """Look at each that is due."""

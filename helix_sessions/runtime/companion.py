@@ -1,13 +1,19 @@
-"""Work beside a worker: a thread that does a little now and then, on a connection of its own."""
+"""Work beside a worker: threads that do a little now and then, each on a connection of its own.
+
+They wait until they are told. Who tells them is the lookout of the worker, which asks the database for all of
+them in one statement.
+"""
 
 import logging
 import threading
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 from django.db import connections
 
 from helix_sessions.store import SessionStore
+from helix_sessions.store.driving.due import Duty, what_is_due
 
 
 class Companion:
@@ -20,21 +26,26 @@ class Companion:
     """Of the thread."""
     failure: str
     """What the log says when a step fails; the next one is made all the same."""
+    duty: Duty | None = None
+    """What a lookout watches for, to tell it."""
     log = logging.getLogger("helix_sessions.worker")
 
-    def __init__(self, using: str | None, *, poll: float, until_idle: bool = False) -> None:
+    def __init__(self, using: str | None, *, poll: float | None = None, until_idle: bool = False) -> None:
+        """`poll`: after so many seconds it makes a step without being told."""
         self._store = SessionStore(using)
         self.poll = poll
         self._until_idle = until_idle
         self._stop = threading.Event()
         self._told = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+        self._thread: threading.Thread | None = None
 
     def look(self) -> None:
         """There may be something to do."""
         self._told.set()
 
     def __enter__(self) -> Self:
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._thread.start()
         return self
 
@@ -43,7 +54,8 @@ class Companion:
     ) -> None:
         self._stop.set()
         self.look()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def step(self, *, to_the_end: bool) -> int:
         """Do what there is to do; how much it was. Not `to_the_end`, it stops when it is told to."""
@@ -56,8 +68,7 @@ class Companion:
         try:
             while not self._stop.is_set():
                 self._told.clear()
-                self._try()
-                if not self._stop.is_set():
+                if not self._try() and not self._stop.is_set():
                     self._told.wait(self.poll)
             while self._until_idle and self._try(to_the_end=True):
                 pass
@@ -76,21 +87,42 @@ class Companion:
             return 0
 
 
-_SELDOM = 3
-"""How many times as long as a worker the sender waits before it looks by itself."""
-
-
 class WebhookSender(Companion):
-    """Looks for what is due: when it is told to, and by itself less often than a worker, whose `poll` is
-    given."""
+    """Sends what is due."""
 
     name = "helix-webhook-sender"
     failure = "Webhooks could not be sent."
+    duty = "webhooks"
     log = logging.getLogger("helix_sessions.webhooks")
 
-    def __init__(self, using: str | None, *, poll: float, until_idle: bool = False) -> None:
-        super().__init__(using, poll=_SELDOM * poll, until_idle=until_idle)
+    def step(self, *, to_the_end: bool) -> int:
+        """Send some."""
+        return self._store.send_webhooks(should_stop=None if to_the_end else self._stop.is_set)
+
+
+class Lookout(Companion):
+    """Asks what is due, in one statement, and has it done. It does so also while all threads of its worker
+    drive sessions. When its block begins, it has looked once."""
+
+    name = "helix-worker-lookout"
+    failure = "What is due could not be looked for."
+
+    def __init__(self, using: str | None, *, poll: float, acts: Mapping[Duty, Callable[[], object]]) -> None:
+        super().__init__(using, poll=poll)
+        self._acts = acts
+
+    def __enter__(self) -> Self:
+        self._try()
+        return super().__enter__()
 
     def step(self, *, to_the_end: bool) -> int:
-        """Send what is due."""
-        return self._store.send_webhooks(should_stop=None if to_the_end else self._stop.is_set)
+        """Ask, and do what is due. What fails keeps nothing else from being done."""
+        due = what_is_due(self._store, self._acts)
+        for duty, act in self._acts.items():
+            if duty in due:
+                try:
+                    act()
+                except Exception:
+                    self.log.exception("What is due could not be done: %s.", duty)
+                    connections.close_all()
+        return 0

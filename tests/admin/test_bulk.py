@@ -94,7 +94,7 @@ def test_a_worker_goes_on_with_it(store: SessionStore, admin_client: Client):
     make_failed(store, 7)
     post(admin_client, "retry", "status=failed")
     assert retried() == 0
-    runner = BulkRunner(None, poll=1)
+    runner = BulkRunner(None)
     assert runner.step(to_the_end=False) == 1
     [row] = BulkAction.objects.all()
     assert (row.state, row.done) == ("done", 7)

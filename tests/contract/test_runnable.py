@@ -58,6 +58,37 @@ class TestInputs:
         assert told == [session]
         assert_invariants(session)
 
+    def test_what_is_only_admitted_waits_whatever_else_happens(self, store: SessionStore) -> None:
+        """Until somebody wakes, asks or admits again: a decision about the session is neither."""
+        happens: dict[str, Callable[[str], object]] = {
+            "completed": lambda key: store.update_status(key, "completed"),
+            "completed and active": lambda key: [
+                store.update_status(key, status) for status in ("completed", "active")
+            ],
+            "saved": lambda key: store.save_state(
+                key, replace(store.load_state(key), status="completed"), expected_version=None
+            ),
+            "rewound": lambda key: [
+                store.save_state_and_promote_staging(key, store.load_state(key)),
+                store.rewind(key),
+            ],
+            "leased": lambda key: store.release_lease(store.acquire_lease(key, "owner", 60)),
+            "moved": lambda key: store.move_session(key, "elsewhere"),
+            "interrupted": lambda key: store.set_interrupt_flag(key, "enough"),
+            "cancelled another": lambda key: [
+                store.admit_input(key, "two", input_id=f"{key} 2", resume=False),
+                store.cancel_input(key, f"{key} 2"),
+            ],
+        }
+        for what, happen in happens.items():
+            store.create_session(what, agent_type="a")
+            store.admit_input(what, "one", input_id=what, resume=False)
+            happen(what)
+            assert store.load_state(what).runnable_at is None, what
+            assert_invariants(what)
+            store.request_run(what)
+            assert is_due(store, what), what
+
     def test_what_a_stopped_session_does_with_its_inbox(self, store: SessionStore) -> None:
         wakes = {"active": True, "completed": True, "failed": True, "interrupted": True, "paused": False}
         for status, runs in wakes.items():

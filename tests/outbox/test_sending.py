@@ -335,7 +335,7 @@ def test_run_sessions_sends(store, receiver):
 
 def test_what_a_worker_has_driven_is_sent_at_once(store, receiver):
     store.create_webhook(receiver.url)
-    with WebhookSender(None, poll=600) as sender:
+    with WebhookSender(None) as sender:
         finish_runs(store, "s", "r")
         sender.look()
         deadline = time.monotonic() + 30

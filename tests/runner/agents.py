@@ -32,6 +32,19 @@ class Noting:
         return TurnOutcome(calls("note", what=last["content"]) if last["role"] == "user" else "done")
 
 
+class Hanging:
+    """Makes the file that is named by the session's user, and then does not come back. Who finds the file
+    answers at once."""
+
+    def run_turn(self, turn: TurnContext) -> TurnOutcome:
+        found = Path(turn.state.user_id or "")
+        if found.exists():
+            return TurnOutcome("by another")
+        found.touch()
+        time.sleep(600)
+        return TurnOutcome("late")
+
+
 class Shop:
     """Calls the tool that a prompt names, and says what it was told. Payments are noted in a file."""
 

@@ -15,7 +15,7 @@ from helix_sessions.models import Session
 from helix_sessions.runtime import TurnContext, TurnOutcome
 from helix_sessions.runtime.loop.worker import Worker
 from helix_sessions.store import SessionStore
-from tests.invariants import assert_invariants
+from tests.invariants import assert_healthy, assert_invariants
 
 TTL = 1.0
 
@@ -71,15 +71,13 @@ def run_families(
         running = [_start() for _ in range(workers)]
         left = kills
         try:
-            while not _all_ended(parents) or left:
-                time.sleep(chance.uniform(0.05, 0.3))
-                if left and not _all_ended(parents):
-                    victim = running.pop(chance.randrange(len(running)))
-                    _end(victim)
+            while (ended := _ended()) < parents:
+                due = kills - left < 1 + kills * ended / parents  # from the beginning to the end
+                if left and due:
+                    _end(running.pop(chance.randrange(len(running))))
                     running.append(_start())
                     left -= 1
-                elif left:
-                    left = 0
+                time.sleep(chance.uniform(0.05, 0.3))
         finally:
             for process in running:
                 _end(process)
@@ -102,8 +100,9 @@ def _end(process: int) -> None:
     os.waitpid(process, 0)
 
 
-def _all_ended(parents: int) -> bool:
-    ended = Session.objects.filter(agent_type="parent", status="completed", run_id=None).count() == parents
+def _ended() -> int:
+    """How many parents have."""
+    ended = Session.objects.filter(agent_type="parent", status="completed", run_id=None).count()
     connections.close_all()
     return ended
 
@@ -112,7 +111,7 @@ def _check(parents: int, children: int, notes: Path) -> Counter[str]:
     store, told = SessionStore(), Counter[str]()
     for number in range(parents):
         key = f"p{number}"
-        assert_invariants(key)
+        assert_invariants(key, examined=True)
         state = store.load_state(key)
         assert state.status == "completed", f"{key} is {state.status}"
         assert state.output is not None
@@ -121,7 +120,9 @@ def _check(parents: int, children: int, notes: Path) -> Counter[str]:
         assert len(completed) == 1, f"{key} ended {len(completed)} times"
         refs = store.get_sub_session_refs(key)
         assert len(refs) == children, f"{key} has {len(refs)} children"
+        told["children"] += len(refs)
         told["errors"] += sum(ref.status == "failed" for ref in refs)
+    assert_healthy(*Session.objects.values_list("session_id", flat=True))
     noted = notes.read_text().splitlines()
     assert len(noted) == len(set(noted)), "a tool was executed twice"
     told["noted"] = len(noted)

@@ -12,23 +12,27 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from django.db import DatabaseError, connections
 from django.test import override_settings
+from django.utils import timezone
 
-from helix_sessions.exceptions import HelixSessionsError
+from helix_sessions.exceptions import HelixSessionsError, TransientError
 from helix_sessions.runtime import SessionRunner, Spawn, ToolResult, TurnContext, TurnOutcome
 from helix_sessions.store import SessionStore
-from tests.invariants import assert_invariants, assert_valid_transcript
+from helix_sessions.types import SessionState
+from tests.invariants import assert_healthy, assert_invariants, assert_valid_transcript
 
 TTL = 0.25
 SETTINGS = {"MAX_INTERRUPTED_ATTEMPTS": 50}
 """Workers die so often here that a crash loop would be no surprise; it has a test of its own."""
 
 _SHIFT_SECONDS = 0.35
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 600.0
+"""On a machine that has much else to do."""
 
 
 class Clerk:
@@ -36,10 +40,11 @@ class Clerk:
 
     approval_tools = ("refund",)
 
-    def __init__(self, notes: Path, seconds: float = 0) -> None:
-        """`seconds`: how long a tool takes."""
+    def __init__(self, notes: Path, seconds: float = 0, trouble: float = 0) -> None:
+        """`seconds`: how long a tool takes. `trouble`: how often the model is busy, as a share."""
         self._notes = notes
         self._seconds = seconds
+        self._trouble = trouble
         self.tools = {name: self._tool(name) for name in ("pay", "book", "refund")}
         self.tools["delegate"] = lambda arguments, turn: Spawn("clerk", "pay")
 
@@ -54,6 +59,8 @@ class Clerk:
         return work
 
     def run_turn(self, turn: TurnContext) -> TurnOutcome:
+        if random.random() < self._trouble:
+            raise TransientError("busy", retry_after=0.01)
         last = turn.context.messages[-1]
         if last["role"] != "user":
             return TurnOutcome("done", output="done", usage={"input_tokens": 1, "output_tokens": 1})
@@ -68,6 +75,7 @@ class Clerk:
         return TurnOutcome({"role": "assistant", "content": "", "tool_calls": listed})
 
 
+STATUSES = ("failed", "paused", "interrupted", "completed", "active")
 PROMPTS = (
     "pay",
     "pay and book",
@@ -80,47 +88,56 @@ PROMPTS = (
 
 
 class Schedule:
-    """One schedule, on sessions of its own."""
+    """Schedules of sessions of their own, side by side: the workers and their deaths are of all of them."""
 
-    def __init__(self, seed: int, directory: Path) -> None:
+    def __init__(self, seed: int, directory: Path, sessions: int = 1) -> None:
         self.seed = seed
         self._chance = random.Random(seed)
         self._notes = directory / f"notes {seed}"
         self._notes.touch()
-        self._session = f"x{seed}"
+        self._sessions = [f"x{seed}-{number}" for number in range(sessions)]
         self._store = SessionStore()
+        self._kills = self._calls = 0
+        self._by_hand: dict[str, set[str]] = {}
+        """The statuses that a person gave to sessions."""
 
     def run(self) -> dict[str, int]:
         """Run it; how often what happened."""
-        told = {"kills": 0, "calls": 0}
         with override_settings(HELIX_SESSIONS=SETTINGS):
-            self._store.create_session(self._session, agent_type="clerk")
+            for key in self._sessions:
+                self._store.create_session(key, agent_type="clerk")
+                for _ in range(self._chance.randint(1, 3)):
+                    self._admit(key)
             for _ in range(self._chance.randint(1, 3)):
-                self._admit()
-            for _ in range(self._chance.randint(1, 3)):
-                told["kills"] += self._shift()
-            told["calls"] = self._calls
+                self._shift()
             self._finish()
-        return told
+        return {"kills": self._kills, "calls": self._calls}
 
-    _calls = 0
-
-    def _shift(self) -> int:
+    def _shift(self) -> None:
         """Two workers, some of which die, and somebody who meddles."""
         connections.close_all()
         workers = [self._fork(number) for number in range(2)]
-        kills = 0
-        for _ in range(self._chance.randint(0, 4)):
-            time.sleep(self._chance.uniform(0, 0.06))
-            self._meddle()
+        meddling = [key for key in self._sessions for _ in range(self._chance.randint(0, 4))]
+        self._chance.shuffle(meddling)
+        for done, key in enumerate(meddling, 1):
+            time.sleep(self._chance.uniform(0, 0.06 / len(self._sessions) ** 0.5))
+            self._meddle(key)
+            if done < len(meddling) and self._chance.random() < 0.4:
+                connections.close_all()
+                self._kill(workers.pop(self._chance.randrange(2)))
+                workers.append(self._fork(done + 1))
         connections.close_all()
         for worker in workers:
             if self._chance.random() < 0.6:
                 time.sleep(self._chance.uniform(0, 0.1))
-                os.kill(worker, signal.SIGKILL)
-                kills += 1
-            os.waitpid(worker, 0)
-        return kills
+                self._kill(worker)
+            else:
+                os.waitpid(worker, 0)
+
+    def _kill(self, worker: int) -> None:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+        self._kills += 1
 
     def _fork(self, number: int) -> int:
         child = os.fork()
@@ -128,60 +145,91 @@ class Schedule:
             return child
         try:
             runner = SessionRunner(
-                Clerk(self._notes), lease_ttl=TTL, owner=f"{self.seed} {number} {os.getpid()}"
+                Clerk(self._notes, trouble=0.1),
+                lease_ttl=TTL,
+                owner=f"{self.seed} {number} {os.getpid()}",
             )
+            random.seed(f"{self.seed} {number}")
             until = time.monotonic() + _SHIFT_SECONDS
             while time.monotonic() < until:
+                swept = 0
                 with suppress(HelixSessionsError, DatabaseError):
-                    runner.sweep()
-                time.sleep(0.005)
+                    swept = runner.sweep()
+                time.sleep(0 if swept else 0.01)
         finally:
             os._exit(0)
 
-    def _admit(self) -> None:
+    def _admit(self, key: str, *, resume: bool = True) -> None:
         prompt = self._chance.choice(PROMPTS)
-        self._store.admit_input(self._session, prompt, delivery=self._chance.choice(("steer", "queue")))
+        delivery = self._chance.choice(("steer", "queue"))
+        self._store.admit_input(key, prompt, delivery=delivery, resume=resume)
 
-    def _meddle(self) -> None:
+    def _meddle(self, key: str) -> None:
         """One call of somebody else; a refusal is no surprise."""
-        key, store = self._session, self._store
+        store = self._store
         call = self._chance.choice(
             [
-                self._admit,
-                self._answer,
-                self._answer,
+                lambda: self._admit(key),
+                lambda: self._answer(key),
+                lambda: self._answer(key),
+                self._meddle_with_a_child,
+                lambda: self._admit(key, resume=False),
                 lambda: store.set_interrupt_flag(key, "enough"),
-                lambda: store.update_status(key, "failed"),
-                lambda: store.update_status(key, "paused"),
-                lambda: store.update_status(key, "active"),
+                lambda: self._decide(key),
+                lambda: self._decide(key),
                 lambda: store.request_run(key),
+                lambda: store.request_run(key, at=timezone.now() + timedelta(seconds=0.05)),
                 lambda: store.retry_run(key),
                 lambda: store.move_session(key, "elsewhere"),
                 lambda: store.wake(key),
+                lambda: store.rewind(key),
             ]
         )
         self._calls += 1
         with suppress(HelixSessionsError):
             call()
 
-    def _answer(self) -> bool:
+    def _decide(self, key: str) -> None:
+        status = self._chance.choice(STATUSES)
+        self._by_hand.setdefault(key, set()).add(status)
+        self._store.update_status(key, status)
+
+    def _meddle_with_a_child(self) -> None:
+        children = [key for key in self._tree() if key not in self._sessions]
+        if not children:
+            return
+        child, store = self._chance.choice(children), self._store
+        self._chance.choice(
+            [
+                lambda: store.settle_child(child, "failed", error="stopped"),
+                lambda: self._decide(child),
+                lambda: store.set_interrupt_flag(child, "enough"),
+                lambda: store.retry_run(child),
+                lambda: store.wake(child),
+            ]
+        )()
+
+    def _answer(self, key: str) -> bool:
         """Decide what waits for a decision; whether there was anything."""
-        pending = self._store.load_state(self._session).pending_client_tool_calls or {}
+        pending = self._store.load_state(key).pending_client_tool_calls or {}
         waiting = [call_id for call_id, entry in pending.items() if not entry.get("submitted_at")]
         for call_id in waiting:
             approved = self._chance.random() < 0.8
-            self._store.submit_tool_result(self._session, call_id, approved=approved)
+            self._store.submit_tool_result(key, call_id, approved=approved)
         return bool(waiting)
 
     def _finish(self) -> None:
         """One worker is left alone, and a person answers; then a person retries what was stopped."""
-        for last in (False, True):
-            self._drive_to_rest()
-            self._check(ended=last)
-            if not last:
-                for key in self._tree():
-                    if self._store.load_state(key).status != "completed":
-                        self._store.retry_run(key)
+        self._drive_to_rest()
+        self._check(ended=False)
+        for key in self._tree():
+            if self._store.load_state(key).status != "completed":
+                self._store.retry_run(key)
+        self._drive_to_rest()
+        self._check(ended=True)
+        for key in self._tree():
+            assert_invariants(key, examined=True)
+        assert_healthy(*self._tree())
 
     def _drive_to_rest(self) -> None:
         runner = SessionRunner(Clerk(self._notes), lease_ttl=5)
@@ -191,11 +239,14 @@ class Schedule:
             assert time.monotonic() < deadline, f"seed {self.seed}: the worker comes to no end"
             swept = runner.sweep()
             later = [self._store.load_state(key).runnable_at for key in self._tree()]
-            if swept or any(later) or self._answer():
+            if swept or any(later) or self._answer_all():
                 quiet = 0
                 time.sleep(0 if swept else 0.02)
             else:
                 quiet += 1
+
+    def _answer_all(self) -> bool:
+        return sum(self._answer(key) for key in self._sessions) > 0
 
     def _tree(self) -> list[str]:
         return [summary.session_id for summary in self._store.list_sessions(limit=500).items]
@@ -205,22 +256,44 @@ class Schedule:
         for key in self._tree():
             state = self._store.load_state(key)
             where = f"seed {self.seed}, {key!r}"
-            assert_invariants(key)
             assert self._store.get_current_run(key) is None, where
             assert self._store.get_lease(key) is None, where
-            rests = state.status in allowed or (
-                state.status == "active" and not self._store.list_inputs(key) and state.runnable_at is None
-            )
-            assert rests, f"{where} is {state.status}"
-            if state.status in ("completed", "failed", "active"):
-                waits = (state.pending_client_tool_calls, state.suspended_awaiting_children)
-                assert not any(waits), f"{where} is {state.status} and waits: {waits}"
-            if ended and key == self._session:
+            told = f"{where} is {state.status}: {self._told(key)}"
+            idle = state.runnable_at is None and not self._wants_to_run(key)
+            waits = state.pending_client_tool_calls or state.suspended_awaiting_children
+            if not self._waits_for_a_person(state):
+                assert state.status in allowed or (state.status == "active" and idle), told
+                assert not waits or state.status in ("interrupted", "paused"), told
+            if ended and key in self._sessions:
                 assert state.status == "completed", f"{where} is {state.status}"
-            if ended and state.status == "completed":  # who stops a session leaves its calls to the next run
+            if ended and state.status == "completed" and "completed" not in self._by_hand.get(key, ()):
+                # who stops a session leaves its calls to the next run
                 assert_valid_transcript(key)
         noted = self._notes.read_text().splitlines()
         assert len(noted) == len(set(noted)), f"seed {self.seed}: a tool was executed twice"
+
+    def _waits_for_a_person(self, state: SessionState) -> bool:
+        """Whether the session waits for a child that somebody stopped, or opened again after its end."""
+        children = (state.suspended_awaiting_children or {}).values()
+        for key in [entry["sub_session_id"] for entry in children if "status" not in entry]:
+            status = self._store.load_state(key).status
+            if status in ("paused", "interrupted"):
+                return True
+            if status == "active" and "active" in self._by_hand.get(key, ()):
+                return True
+        return False
+
+    def _told(self, key: str) -> str:
+        events = self._store.get_events(key, limit=500)
+        below = [ref.sub_session_id for ref in self._store.get_sub_session_refs(key)]
+        lines = [f"{event.seq} {event.type} {event.data}"[:160] for event in events]
+        return "\n".join([*lines, *(f"{child}: {self._told(child)}" for child in below)])
+
+    def _wants_to_run(self, key: str) -> bool:
+        """Whether the session has inputs that somebody else than `resume=False` admitted."""
+        told = self._store.get_events(key, types=["input_admitted"])
+        quiet = {event.data["input_id"] for event in told if not event.data.get("resume", True)}
+        return any(receipt.input_id not in quiet for receipt in self._store.list_inputs(key))
 
     def executed(self) -> int:
         """How many tools were."""
@@ -232,11 +305,11 @@ class Schedule:
             self._store.delete_session(key)
 
 
-def run_schedules(first: int, count: int, directory: str) -> dict[str, int]:
+def run_schedules(first: int, count: int, directory: str, sessions: int = 1) -> dict[str, int]:
     """Schedules with these seeds, one after the other; what happened in all of them."""
     told: dict[str, int] = {}
     for seed in range(first, first + count):
-        schedule = Schedule(seed, Path(directory))
+        schedule = Schedule(seed, Path(directory), sessions)
         try:
             found = schedule.run()
         except Exception as error:

@@ -2,4 +2,6 @@
 
 from tests.settings import *  # noqa: F403
 
-HELIX_SESSIONS = {"AGENTS": {"noting": "tests.runner.agents.Noting", "shop": "tests.runner.agents.Shop"}}
+HELIX_SESSIONS = {
+    "AGENTS": {name: f"tests.runner.agents.{name.capitalize()}" for name in ("noting", "shop", "hanging")}
+}

@@ -156,6 +156,32 @@ def test_the_log_of_a_run(store: SessionStore, session: str) -> None:
     assert all(data["duration_ms"] >= 0 for data in finished)
     first = store.get_events(session, turn_id=f"{run.run_id}:1")
     assert "assistant_message" in [event.type for event in first]
+    ends = store.get_events(session, types=["run_started", "run_finished"])
+    assert [event.turn_id for event in ends] == [f"{run.run_id}:1", f"{run.run_id}:2"]
+
+
+def test_a_run_ends_in_the_turn_that_ended_it(store: SessionStore) -> None:
+    """Whether it failed, was stopped while the model was asked, or waits; and without a turn in none."""
+
+    def stop(turn: TurnContext) -> str:
+        store.set_interrupt_flag(turn.session_id, "enough")
+        return "late"
+
+    def fail(turn: TurnContext) -> str:
+        raise ValueError("no")
+
+    again = calls("t")
+    for name, script in {
+        "failed": [again, fail],
+        "interrupted": [again, stop],
+        "asks": [again, calls("ask")],
+    }.items():
+        store.create_session(name, agent_type="a")
+        agent = ScriptedAgent(script, tools={"t": lambda a, t: 1})
+        agent.client_tools = ("ask",)
+        run = run_of(SessionRunner(agent).run(name))
+        ends = store.get_events(name, types=["run_started", "run_finished"])
+        assert [event.turn_id for event in ends] == [f"{run.run_id}:1", f"{run.run_id}:2"], name
 
 
 class TestLimits:

@@ -401,6 +401,28 @@ class TestCost:
                 assert "helix_session_turn_idx" in plan or "helix_session_deferred_idx" in plan, plan
                 assert "TEMP B-TREE" not in plan, plan
 
+    def test_it_is_not_compiled(self, store: SessionStore, engine: str) -> None:
+        """PostgreSQL compiles (JIT) what it expects to cost more than `jit_above_cost`, at half a second for
+        a claim. However many types there are, and however little the server knows of the table, it does not
+        expect that of a claim."""
+        if engine != "postgresql":
+            return
+        dialect = dialect_of(connection)
+        with connection.cursor() as cursor:
+            for types in (None, 1, 60):
+                for bounds in (None, Bounds(4, {"writer": 1000})):
+                    names = None if types is None else ["writer"] * types
+                    sql = claiming._claim_next_sql(
+                        dialect, turns.selection(dialect, types, bounds, owned=False)
+                    )
+                    params = turns.parameters(timezone.now(), "", names, bounds)
+                    taken = ["owner", "token", "1 second", "1 second", "mark"]
+                    cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}", [*params, *taken])
+                    [[document]] = cursor.fetchall()
+                    plan = json.loads(document) if isinstance(document, str) else document
+                    cost = plan[0]["Plan"]["Total Cost"]
+                    assert cost < 100_000 / 2, (types, bounds, cost)
+
 
 def _rows_read(bounds: Bounds | None) -> Iterator[int]:
     """How many rows each scan of the sessions' table gave or dropped."""

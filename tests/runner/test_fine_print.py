@@ -162,7 +162,7 @@ class TestRequests:
         suspended(store, session, asked("a", deadline=timezone.now() + timedelta(seconds=0.05)))
         time.sleep(0.06)
         assert worker._claim() is None
-        worker._next_deadlines = time.monotonic() - 1
+        worker.lookout.step(to_the_end=False)
         driver = worker._claim()
         assert driver is not None
         assert driver.session_id == session

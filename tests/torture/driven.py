@@ -33,13 +33,13 @@ class Disturbed(Schedule):
         self._server = server
         self.figures: Figures = Counter()
 
-    def _shift(self) -> int:
+    def _shift(self) -> None:
         connections.close_all()
         workers = [self._fork(number) for number in range(WORKERS)]
         try:
             for _ in range(self._chance.randint(1, 2)):
                 time.sleep(self._chance.uniform(0.05, 0.5))
-                self._meddle()
+                self._meddle(self._sessions[0])
                 self._disturb()
                 connections.close_all()
             time.sleep(self._chance.uniform(0, 0.5))
@@ -50,7 +50,6 @@ class Disturbed(Schedule):
                 with suppress(ProcessLookupError, ChildProcessError):
                     os.kill(worker, signal.SIGKILL)
                     os.waitpid(worker, 0)
-        return 0
 
     def _fork(self, number: int) -> int:
         child = os.fork()

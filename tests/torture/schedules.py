@@ -7,14 +7,16 @@ from tests.runner.schedules import run_schedules
 from tests.torture.lanes import Figures
 from tests.torture.stops import Stop
 
+SIDE_BY_SIDE = 10
+
 
 def campaign(seed: int, stop: Stop) -> Figures:
-    """Run `stop.rounds` schedules, each with a seed of its own, which its failure names."""
+    """Run `stop.rounds` schedules, so many side by side with one seed, which a failure names."""
     figures: Figures = Counter()
     rounds = 0
     with tempfile.TemporaryDirectory() as directory:
         while stop.goes_on(rounds):
-            figures.update(run_schedules(seed + rounds, 1, directory))
-            rounds += 1
+            figures.update(run_schedules(seed + rounds, 1, directory, SIDE_BY_SIDE))
+            rounds += SIDE_BY_SIDE
     figures["schedules"] = rounds
     return figures

@@ -13,13 +13,10 @@ from django.core.management.base import CommandError
 from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.management.jobs import StoreCommand
 from helix_sessions.runtime.agents import configured_agents
-from helix_sessions.runtime.companion import WebhookSender
+from helix_sessions.runtime.companion import Companion, WebhookSender
 from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
 from helix_sessions.types import RunOutcome
-
-ALERTS_SECONDS = 5.0
-"""How often it is seen whether an alert is due."""
 
 
 class Command(StoreCommand):
@@ -47,10 +44,10 @@ class Command(StoreCommand):
             raise CommandError(str(error)) from error
         if not agents:
             raise CommandError("HELIX_SESSIONS['AGENTS'] names no agents.")
-        sender = WebhookSender(options["database"], poll=options["poll"], until_idle=options["once"])
+        beside = self.companions(options)
 
         def driven(session_id: str, outcome: RunOutcome) -> None:
-            sender.look()
+            beside[0].look()  # that may be what webhooks are for
             if options["verbosity"]:
                 self._show(session_id, outcome)
 
@@ -60,25 +57,28 @@ class Command(StoreCommand):
             lease_ttl=options["lease"],
             poll=options["poll"],
             on_outcome=driven,
+            beside=beside,
         )
         self._stop_on_signals(worker, options["grace"])
         if options["verbosity"]:
             self.stdout.write(f"Running agents for {', '.join(sorted(agents))}. Stop with Ctrl-C.")
-        with Presence(worker), sender, self._console(options):
+        with Presence(worker), ExitStack() as stack:
+            for companion in beside:
+                stack.enter_context(companion)
             tally = worker.work(until_idle=options["once"])
         if options["verbosity"]:
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
 
-    def _console(self, options: dict[str, Any]) -> ExitStack:
-        """What operators asked for in the admin, where there is one: bulk actions, and alerts."""
-        stack = ExitStack()
+    def companions(self, options: dict[str, Any]) -> list[Companion]:
+        """What goes on beside the worker: webhooks first, and what operators asked for in the admin, where
+        there is one, alerts and bulk actions."""
+        using, once = options["database"], options["once"]
+        found: list[Companion] = [WebhookSender(using, until_idle=once)]
         if apps.is_installed("django.contrib.admin"):
             from helix_sessions.admin.companions import AlertWatcher, BulkRunner
 
-            stack.enter_context(AlertWatcher(options["database"], poll=max(options["poll"], ALERTS_SECONDS)))
-            runner = BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
-            stack.enter_context(runner)
-        return stack
+            found += [AlertWatcher(using), BulkRunner(using, until_idle=once)]
+        return found
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:
         error = f": {outcome.error}" if outcome.error else ""

@@ -179,7 +179,10 @@ class DurableJournal:
 
     async def end(self, ending: Ending, step: Step | None = None) -> Outcome:
         await self._end_stream()
-        return await self._io.db(boundaries.end, self._driver, ending, step=step, **self._used())
+        turn_id = turn_id_of(self.run.run_id, self._opened) if self._opened else None
+        return await self._io.db(
+            boundaries.end, self._driver, ending, turn_id=turn_id, step=step, **self._used()
+        )
 
     async def suspend(
         self, step: Step, pending: Sequence[PendingCall], spawns: Sequence[tuple[ToolCall, Spawn]], kind: str

@@ -8,18 +8,20 @@ told of new work at once.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from django.db import connections
 
 from helix_sessions.runtime.agents import agent_for, configured_agents
+from helix_sessions.runtime.companion import Companion, Lookout
 from helix_sessions.runtime.loop.lease_keeper import keeper
 from helix_sessions.runtime.loop.run_loop import HandedOver
 from helix_sessions.runtime.loop.runner import SessionRunner, claim_next, new_owner
 from helix_sessions.runtime.scheduling import configured_runner
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.driver import Driver
+from helix_sessions.store.driving.due import Duty
 from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.state.runner_notices import RUNNERS
 from helix_sessions.stream.hub import hub
@@ -29,14 +31,14 @@ _log = logging.getLogger("helix_sessions.worker")
 
 LOOK_SECONDS = 2.0
 """How long a worker that found nothing waits before it looks by itself. All that a process without work asks
-the database is less than one query in a second."""
+the database is less than one statement in a second."""
 
-DEADLINES_SECONDS = 15.0
-"""How often calls past their deadline are settled, so that their sessions go on, and what was spent is added
-up."""
+SPEND_SECONDS = 15.0
+"""How often what was spent is added up, at most."""
 
-_SCHEDULES_SECONDS = 5.0
-"""How often schedules are fired; and when there is nothing left to drive, for firings that are queued."""
+_DUE_LOOKS = 2.5
+"""How many times as long passes before it asks what else is due: deadlines, schedules, and what goes on
+beside it."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,9 @@ class Worker:
         lease_ttl: float = 30,
         poll: float = LOOK_SECONDS,
         on_outcome: Callable[[str, RunOutcome], None] | None = None,
+        beside: Sequence[Companion] = (),
     ) -> None:
+        """`beside`: what is told when it has something to do."""
         self.owner = new_owner()
         self.concurrency = concurrency
         self.lease_ttl = lease_ttl
@@ -67,6 +71,14 @@ class Worker:
         self._on_outcome = on_outcome
         self._store = SessionStore(using)
         self.using = self._store.using
+        acts: dict[Duty, Callable[[], object]] = {
+            "deadlines": self._store.settle_expired_calls,
+            "schedules": self._fire_schedules,
+            "spend": self._add_up,
+        }
+        acts |= {companion.duty: companion.look for companion in beside if companion.duty is not None}
+        self.lookout = Lookout(self.using, poll=_DUE_LOOKS * poll, acts=acts)
+        self._next_sum = 0.0
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._runners: dict[str, SessionRunner] = {}
@@ -74,11 +86,9 @@ class Worker:
         self._hints = 0
         """How many more looks somebody has asked for."""
         self._next_look = 0.0
-        self._next_deadlines = 0.0
-        self._next_schedules = 0.0
         self._firing = threading.Lock()
         self._has_driven = False
-        """Whether something was driven since schedules were fired."""
+        """Whether something was driven since the worker came to rest: a firing may have queued behind it."""
         self._until_idle = False
 
     def stop(self) -> None:
@@ -103,11 +113,12 @@ class Worker:
             for number in range(self.concurrency)
         ]
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(1.0)  # so that signals are handled
+            with self.lookout:
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    while thread.is_alive():
+                        thread.join(1.0)  # so that signals are handled
         finally:
             hub.unwatch(key, self)
             connections.close_all()
@@ -157,12 +168,10 @@ class Worker:
 
     def _claim(self) -> Driver | None:
         try:
-            self._settle_deadlines()
-            self._fire_schedules()
             named = configured_agents()
             types = None if "*" in named else list(named)
             driver = claim_next(self._store, self.owner, self.lease_ttl, agent_types=types)
-            if driver is None and self._fire_schedules(at_rest=True):
+            if driver is None and self._fire_what_queued():
                 driver = claim_next(self._store, self.owner, self.lease_ttl, agent_types=types)
         except Exception:
             _log.exception("Sessions could not be looked for.")
@@ -174,29 +183,29 @@ class Worker:
                 self._changed.notify()
         return driver
 
-    def _settle_deadlines(self) -> None:
-        now = time.monotonic()
+    def _fire_what_queued(self) -> bool:
+        """Fire schedules once when the worker comes to rest; whether it did."""
         with self._changed:
-            if now < self._next_deadlines:
-                return
-            self._next_deadlines = now + DEADLINES_SECONDS
-        self._store.settle_expired_calls()
-        spend_totals.fold(self.using)
-
-    def _fire_schedules(self, *, at_rest: bool = False) -> bool:
-        """Fire what is due, now and then, and once when the worker comes to rest; whether it looked."""
-        now = time.monotonic()
-        with self._changed:
-            if now < self._next_schedules and not (at_rest and self._has_driven):
+            if not self._has_driven:
                 return False
-            self._next_schedules, self._has_driven = now + _SCHEDULES_SECONDS, False
+            self._has_driven = False
         try:
-            with self._firing:  # another thread may look at what has not ended yet
-                self._store.fire_schedules()
+            self._fire_schedules()
         except Exception:
             _log.exception("Schedules could not be fired.")
             connections.close_all()
         return True
+
+    def _fire_schedules(self) -> None:
+        with self._firing:  # two at once would leave each other's schedules out, and one may be the last look
+            self._store.fire_schedules()
+
+    def _add_up(self) -> None:
+        """What was spent. While turns are made there is always something, so not every time."""
+        now = time.monotonic()
+        if now >= self._next_sum:
+            self._next_sum = now + SPEND_SECONDS
+            spend_totals.fold(self.using)
 
     def _drive(self, driver: Driver) -> None:
         key = driver.session_id

@@ -103,7 +103,7 @@ def commit(driver: Driver, step: Step, following: Next, *, usage: Any, turns: in
         source = put(driver, work, known, step)
         ending = _ending(work, known, following)
         if ending is not None:
-            used = _Used(usage, turns, following.closing)
+            used = _Used(usage, turns, following.closing, step.turn_id)
             outcome = _end(driver, work, known, family, ending, used)
             record(work, step, source)
             return outcome
@@ -119,12 +119,20 @@ def commit(driver: Driver, step: Step, following: Next, *, usage: Any, turns: in
     return _learn(driver, driver.write_in_tree(decide))
 
 
-def end(driver: Driver, ending: Ending, *, usage: Any, turns: int, step: Step | None = None) -> Outcome:
-    """End the run, with a last step if there is one."""
+def end(
+    driver: Driver,
+    ending: Ending,
+    *,
+    usage: Any,
+    turns: int,
+    turn_id: str | None = None,
+    step: Step | None = None,
+) -> Outcome:
+    """End the run in a turn, if one has begun, with a last step if there is one."""
 
     def decide(work: UnitOfWork, known: Knowledge, family: Family | None) -> Outcome:
         source = None if step is None else put(driver, work, known, step)
-        outcome = _end(driver, work, known, family, ending, _Used(usage, turns, True))
+        outcome = _end(driver, work, known, family, ending, _Used(usage, turns, True, turn_id))
         if step is not None and source is not None:
             record(work, step, source)
         return outcome
@@ -189,11 +197,12 @@ def carried(run: Run, spent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Used(NamedTuple):
-    """What a run has used, and whether its process takes nothing more."""
+    """What a run has used, whether its process takes nothing more, and the turn it is in."""
 
     usage: Any
     turns: int
     closing: bool
+    turn_id: str | None
 
 
 def _end(
@@ -217,7 +226,7 @@ def _end(
     if ending.carried is not None:
         columns["metadata"] = documents.dump(carried(driver.running, ending.carried))
     # What it used was counted turn by turn.
-    run = runs.advance(work, replace(driver.running, usage=used.usage), columns)
+    run = runs.advance(work, replace(driver.running, usage=used.usage), columns, turn_id=used.turn_id)
     request = interrupts.clear(work) if ending.status == "interrupted" else None
     if session.status == "active":
         _end_session(work, family, ending, None if request is None else request.reason)

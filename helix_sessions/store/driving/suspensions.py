@@ -93,7 +93,7 @@ def suspend(
         if waits:
             metadata["spawned"] = _companions(metadata.get("spawned"), continued)
         columns["metadata"] = documents.dump(metadata)
-        ended = runs.advance(work, replace(run, usage=usage), columns)
+        ended = runs.advance(work, replace(run, usage=usage), columns, turn_id=step.turn_id)
         call_index.tell_of(work, calls)
         give_back(work)
         record(work, step, source)

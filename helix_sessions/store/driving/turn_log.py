@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
+from helix_sessions.store.runs.runs import turn_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,10 +17,6 @@ class TurnStart:
     begun: bool = False
     """It is in the log already; only its model is asked again."""
     most_steers: int = 32
-
-
-def turn_id_of(run_id: str, number: int) -> str:
-    return f"{run_id}:{number}"
 
 
 def start_turn(work: UnitOfWork, run_id: str, turn: TurnStart) -> None:

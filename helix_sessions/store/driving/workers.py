@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from django.db import connections
 from django.utils import timezone
 
 from helix_sessions.models import Worker
-from helix_sessions.store.engine.connection import transaction_on
+from helix_sessions.store.engine.connection import connect, transaction_on
 
-BEAT_SECONDS = 5.0
+BEAT_SECONDS = 8.0
 """How often a worker says that it is alive."""
 
 ALIVE = timedelta(seconds=20)
@@ -34,9 +35,10 @@ def beat(
     now = timezone.now()
     changes = {"seen_at": now, "driven": driven, "failed": failed, "agents": list(agents)}
     rows = Worker.objects.using(using)
+    connect(connections[using])
+    if rows.filter(owner=owner).update(**changes):
+        return
     with transaction_on(using):
-        if rows.filter(owner=owner).update(**changes):
-            return
         first = Worker(
             owner=owner, host=host, pid=pid, concurrency=concurrency, started_at=started_at, **changes
         )

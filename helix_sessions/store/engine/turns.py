@@ -72,7 +72,10 @@ def _selection(dialect: Dialect, types: int | None, by_owner: bool, by_type: int
     room = (
         " WHERE NOT EXISTS (SELECT 1 FROM full_types f WHERE f.agent_type = a.agent_type)" if by_type else ""
     )
-    tables.append(f"kinds AS MATERIALIZED (SELECT a.agent_type FROM all_kinds a{room})")  # noqa: S608
+    # By way of an array the planner counts on ten types, where it counts on a hundred of a recursive query:
+    # what it would then expect the probes to cost is what it compiles a statement for, at 300 ms a claim.
+    listed = f"unnest(ARRAY(SELECT a.agent_type FROM all_kinds a{room})) AS k (agent_type)"  # noqa: S608
+    tables.append(f"kinds AS MATERIALIZED (SELECT k.agent_type FROM {listed})")  # noqa: S608
     tables.append(_late(sessions))
     tables += [_levels(sessions), _next(sessions, by_owner=by_owner, owned=owned)]
     return f"WITH RECURSIVE {', '.join(tables)}"

@@ -73,10 +73,14 @@ def state_of(row: models.WebhookDelivery) -> DeliveryState:
     return "failed" if row.delivered_at is None else "delivered"
 
 
+def due(using: str, now: datetime) -> Rows:
+    """Deliveries of enabled webhooks that are to be sent."""
+    return _rows(using).filter(due_at__lte=now, webhook__enabled=True)
+
+
 def webhooks_with_work(using: str, now: datetime) -> list[str]:
     """The enabled webhooks with deliveries that are due."""
-    due = _rows(using).filter(due_at__lte=now, webhook__enabled=True)
-    return sorted(due.values_list("webhook_id", flat=True).distinct())
+    return sorted(due(using, now).values_list("webhook_id", flat=True).distinct())
 
 
 def claim(using: str, webhook_id: str, now: datetime) -> models.WebhookDelivery | None:

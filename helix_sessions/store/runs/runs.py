@@ -144,19 +144,33 @@ def start(work: UnitOfWork, run_id: str, metadata: str, *, fresh: bool = False) 
     work.change(turn_count=run.turn, run_id=run_id)
     work.note_activity()
     runnable.run_began(work)
-    work.event("run_started", {"run_id": run_id, "turn": run.turn})
+    first = turn_id_of(run_id, 1) if work.is_drivers else None
+    work.event("run_started", {"run_id": run_id, "turn": run.turn}, turn_id=first)
     return run
 
 
-def advance(work: UnitOfWork, run: Run, changes: dict[str, Any], *, makes_room: bool = False) -> Run:
+def turn_id_of(run_id: str, number: int) -> str:
+    """The id of a turn of a run that a runner drives, counted from 1."""
+    return f"{run_id}:{number}"
+
+
+def advance(
+    work: UnitOfWork,
+    run: Run,
+    changes: dict[str, Any],
+    *,
+    makes_room: bool = False,
+    turn_id: str | None = None,
+) -> Run:
     """Change a running run of the locked session; a status other than `running` ends it. `makes_room`: the
-    same write starts the next one."""
+    same write starts the next one. `turn_id`: of the turn in which it ends."""
     status = changes["status"]
     usages.replace(work, run.usage, changes.get("usage"))
     if status == "running":
         work.event("run_updated", {"run_id": run.run_id}, run_id=run.run_id)
     else:
-        seq = work.event("run_finished", {"run_id": run.run_id, "status": status}, run_id=run.run_id)
+        data = {"run_id": run.run_id, "status": status}
+        seq = work.event("run_finished", data, run_id=run.run_id, turn_id=turn_id)
         changes = {**changes, "end_sequence": seq, "ended_at": work.now}
         work.change(run_id=None)
     update = work.update_first if makes_room else work.update

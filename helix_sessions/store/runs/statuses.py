@@ -40,6 +40,7 @@ def enter(work: UnitOfWork, columns: dict[str, Any], *, stops_driver: bool = Tru
     that ends waits for nothing, and is not asked to stop any more.
     """
     before, after = work.session.status, columns["status"]
+    rested = runnable.rests_with_inputs(work.session)
     if after == "active":
         work.change(**dict.fromkeys(CLEARED_ON_ACTIVE))
     if after in TERMINAL_STATUSES:
@@ -60,7 +61,7 @@ def enter(work: UnitOfWork, columns: dict[str, Any], *, stops_driver: bool = Tru
         reason = columns.get("failure_reason") or f"session_{after}"
         ownership.take_away(work, after, reason, error=error)
     if before != after or after in runnable.STOPPED_STATUSES:
-        runnable.follow(work)
+        runnable.follow(work, rested=rested)
 
 
 def _goes_on(work: UnitOfWork, status: str) -> bool:

@@ -44,7 +44,8 @@ def fire_schedules(store: Store) -> int:
     queued, as the schedule says.
     """
     made = 0
-    for schedule_id in _due(store, timezone.now()):
+    some = due(store, timezone.now()).order_by("next_at").values_list("schedule_id", flat=True)[:_AT_ONCE]
+    for schedule_id in list(some):
         try:
             made += _fire_one(store, schedule_id)
         except (DatabaseError, HelixSessionsError):  # it is as it was, and fired by the next call
@@ -74,12 +75,11 @@ def _note(store: Store, row: models.Schedule, *names: str) -> None:
     models.Schedule.objects.using(store.using).filter(pk=row.pk).update(**noted)
 
 
-def _due(store: Store, now: datetime) -> list[str]:
+def due(store: Store, now: datetime) -> schedules.Rows:
     """Schedules with a firing that is due or queued, or whose first one nobody has worked out yet."""
     fresh = Q(next_at__isnull=True, enabled=True)
     queued = models.ScheduleFiring.objects.using(store.using).filter(state="queued").values("schedule_id")
-    rows = schedules.rows_of(store).filter(Q(next_at__lte=now) | fresh | Q(schedule_id__in=queued))
-    return list(rows.order_by("next_at").values_list("schedule_id", flat=True)[:_AT_ONCE])
+    return schedules.rows_of(store).filter(Q(next_at__lte=now) | fresh | Q(schedule_id__in=queued))
 
 
 def _fire_one(store: Store, schedule_id: str) -> int:

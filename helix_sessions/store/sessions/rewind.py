@@ -70,14 +70,14 @@ def restore_state(tree: Transaction, work: UnitOfWork, then: SessionState) -> bo
     if awaited:
         settled = children.born_settled(tree, session, awaited)
         then = replace(then, suspended_awaiting_children=settled)
-    columns = state_rows.owned_columns(then)
+    columns, rested = state_rows.owned_columns(then), runnable.rests_with_inputs(session)
     changes = {name: value for name, value in columns.items() if getattr(session, name) != value}
     before, number = session.status, session.state_number
     work.change(**changes)
     if session.status != before:
         work.change(status_since=work.now)
         work.event("status_changed", {"from": before, "to": session.status})
-    runnable.follow(work)
+    runnable.follow(work, rested=rested)
     snapshots.record(work, then.custom_state, documents.dump(then.custom_state))
     return bool(changes) or session.state_number != number
 

@@ -123,14 +123,23 @@ def leave(work: UnitOfWork) -> None:
     _set(work, None)
 
 
-def follow(work: UnitOfWork) -> None:
+def rests_with_inputs(session: SessionRow) -> bool:
+    """Whether the session has inputs that were only admitted: those that are to be taken up would have made
+    it runnable. It keeps them until somebody wakes it, asks for a run or admits another."""
+    if session.run_id is not None or session.runnable_at is not None or session.status in STOPPED_STATUSES:
+        return False
+    return bool(session.pending_inputs) and not (session.awaiting_client or session.awaiting_children)
+
+
+def follow(work: UnitOfWork, *, rested: bool = False) -> None:
     """Work out what the locked session is to do, after its run has ended or what it waits for has changed.
-    While a run is under way, when its owner is taken for gone stands."""
+    While a run is under way, when its owner is taken for gone stands. `rested`: before the change it rested
+    with its inputs, and they are no cause to run after it either."""
     session = work.session
     if session.run_id is not None:
         return
     now, before = timezone.now(), session.runnable_at
-    at = _due_at(session, now)
+    at = _due_at(session, now, rested=rested)
     if at is None and not _waits(work):
         _set_priority(work, session.base_priority)
     if at is None or before is None or before > now or at > now:  # one that is due keeps its place
@@ -145,11 +154,11 @@ def due_at(session: SessionRow, now: datetime) -> datetime | None:
     return now if session.run_id is not None else _due_at(session, now)
 
 
-def _due_at(session: SessionRow, now: datetime) -> datetime | None:
+def _due_at(session: SessionRow, now: datetime, *, rested: bool = False) -> datetime | None:
     """When a session that has no run wants one. A stopped one does if it is asked to."""
     if session.awaiting_client or session.awaiting_children:
         return None
-    if session.status not in STOPPED_STATUSES and _has_work(session):
+    if session.status not in STOPPED_STATUSES and _has_work(session, rested=rested):
         return now
     if session.run_requested:
         at: datetime = session.run_requested_at or now
@@ -157,11 +166,11 @@ def _due_at(session: SessionRow, now: datetime) -> datetime | None:
     return None
 
 
-def _has_work(session: SessionRow) -> bool:
-    """Inputs, or answers that nobody consumed yet."""
+def _has_work(session: SessionRow, *, rested: bool) -> bool:
+    """Inputs that are to be taken up, or answers that nobody consumed yet."""
     known = vars(session)
     waited_for = (known.get("pending_client_tool_calls"), known.get("suspended_awaiting_children"))
-    return bool(known["pending_inputs"]) or any(map(documents.has_entries, waited_for))
+    return bool(known["pending_inputs"] and not rested) or any(map(documents.has_entries, waited_for))
 
 
 def _waits(work: UnitOfWork) -> bool:

@@ -65,7 +65,7 @@ def put(work: UnitOfWork, state: SessionState, columns: dict[str, Any]) -> None:
     session = work.session
     if cast(object, state.mode) is not UNSET and state.mode != session.mode:
         raise ModeLocked(f"The mode is {session.mode!r} and cannot become {inputs.shown(state.mode)}.")
-    before = session.status
+    before, rested = session.status, runnable.rests_with_inputs(session)
     known = vars(session)
     # What stays is left out: SQLite writes every index of a column that is set, to whatever value.
     work.change(**{name: value for name, value in columns.items() if known.get(name, UNSET) != value})
@@ -76,4 +76,4 @@ def put(work: UnitOfWork, state: SessionState, columns: dict[str, Any]) -> None:
             runnable.forget_request(work)
     waits = (columns["pending_client_tool_calls"], columns["suspended_awaiting_children"])
     if columns["status"] != before or any(map(documents.has_entries, waits)):
-        runnable.follow(work)
+        runnable.follow(work, rested=rested)
