@@ -3,6 +3,7 @@ the test is about the oldest supported version and about the newest."""
 
 import dataclasses
 import types
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -10,19 +11,22 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import messages
 from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
 
 from helix_sessions.integrations.pydantic_ai import DjangoHistory
 from helix_sessions.store import SessionStore
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # old kinds are read as long as they are known
+]
 
 DATA = bytes(range(256)) * 3
 VALUES: dict[str, Any] = {
     "url": "https://example.com/a.png",
-    "data": DATA,
+    "data": b64encode(DATA).decode(),
     "media_type": "image/png",
     "provider_name": "openai",
     "args": {"q": [1, None, "é \u0000"]},
@@ -64,18 +68,20 @@ def made(part: type, speaker: str = "user") -> Any:
             whole[field.name] = content_of(part) if field.name == "content" else field.name
         if needed:
             least[field.name] = whole[field.name]
-    for given in (whole, least, {**least, **special(part)}):
+    if part.__name__ == "CompactionPart" and speaker == "user":
+        whole = {"content": "what was said"}  # in a request it is nobody's
+    adapter = TypeAdapter(part)
+    for given in (whole, least):
         try:
-            instance = part(**given)
-            return TypeAdapter(part).validate_python(TypeAdapter(part).dump_python(instance, mode="json"))
-        except Exception as error:  # the next one may do
+            return adapter.validate_python({**given, **special(part)})
+        except ValidationError as error:  # with less it may do
             last = error
     raise AssertionError(f"no {part.__name__} can be made: {last}")
 
 
 def content_of(part: type) -> Any:
     if part.__name__ == "FilePart":
-        return messages.BinaryContent(DATA, media_type="image/png")
+        return {"data": b64encode(DATA).decode(), "media_type": "image/png", "kind": "binary"}
     if "ToolSearchReturn" in part.__name__:
         return {"discovered_tools": []}
     if "LoadCapabilityReturn" in part.__name__:
@@ -86,7 +92,7 @@ def content_of(part: type) -> Any:
 def special(part: type) -> dict[str, Any]:
     """Fields whose values have a form of their own."""
     known = {
-        "RetryFeedbackPart": {"retry": {"cause": "output-validation", "attempt": 1, "max_retries": 3}},
+        "RetryFeedbackPart": {"retry": {"cause": "no_output", "attempt": 1}},
         "ModelSettingsDeltaPart": {"settings": {}},
         "InstructionBaselinePart": {"instructions": []},
     }
