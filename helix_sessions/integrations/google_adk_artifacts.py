@@ -16,12 +16,22 @@ from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
 
 with needed_from("google-adk"):
+    from google.adk.artifacts import artifact_util
     from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
-    from google.genai.types import Part
+    from google.adk.errors.input_validation_error import InputValidationError
+    from google.genai.types import Blob, Part
 
 AGENT_TYPE = "google_adk_artifacts"
 _USER = "user:"
 """The beginning of the names of artifacts that all sessions of a user share."""
+_REFERENCES = 5
+"""So many references are followed, one to the next, as ADK does."""
+_REMOVED = Part(inline_data=Blob(mime_type="application/octet-stream", data=b""))
+"""What ADK saves when it rewinds to where an artifact was not there."""
+
+
+class InvalidArtifact(InvalidInput, InputValidationError):
+    """What is no artifact, or leads to none."""
 
 
 class DjangoArtifactService(BaseArtifactService):
@@ -41,8 +51,11 @@ class DjangoArtifactService(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Keep a version; the first one is 0."""
+        """Keep a version; the first one is 0. It may refer to another artifact of the same user, and of the
+        same session unless all share it."""
         part = Part.model_validate(artifact) if isinstance(artifact, dict) else artifact
+        if artifact_util.is_artifact_ref(part):
+            _target(part, app_name, user_id, session_id)
         place = (app_name, user_id, _scope(filename, session_id))
         return await sync_to_async(self._save)(place, filename, part, custom_metadata or {})
 
@@ -55,10 +68,17 @@ class DjangoArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> Part | None:
-        """A version, or the latest; `None` if there is none."""
-        key = _key(app_name, user_id, _scope(filename, session_id))
-        found = await sync_to_async(self._load)(key, filename, version)
-        return None if found is None else Part.model_validate(found)
+        """A version, or the latest; `None` if there is none. Of one that refers to another, the other."""
+        for _ in range(_REFERENCES + 1):
+            key = _key(app_name, user_id, _scope(filename, session_id))
+            found = await sync_to_async(self._load)(key, filename, version)
+            part = None if found is None else Part.model_validate(found)
+            if part is None or part == _REMOVED:
+                return None
+            if not artifact_util.is_artifact_ref(part):
+                return part
+            filename, session_id, version = _target(part, app_name, user_id, session_id)
+        raise InvalidArtifact(f"More than {_REFERENCES} references lead from one artifact to the next.")
 
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
@@ -110,7 +130,7 @@ class DjangoArtifactService(BaseArtifactService):
         key = _key(*place)
         written = part.model_dump(mode="json", exclude_none=True)
         if not written:
-            raise InvalidInput("An artifact has a text, inline data or file data.")
+            raise InvalidArtifact("An artifact has a text, inline data or file data.")
         while True:
             try:
                 head = self._store.get_session_head(key)
@@ -170,8 +190,23 @@ def _scope(filename: str, session_id: str | None) -> str:
     if filename.startswith(_USER):
         return ""
     if not session_id:
-        raise InvalidInput("An artifact whose name does not begin with 'user:' needs a session id.")
+        raise InvalidArtifact("An artifact whose name does not begin with 'user:' needs a session id.")
     return session_id
+
+
+def _target(part: Part, app: str, user: str, session_id: str | None) -> tuple[str, str | None, int]:
+    """Name, session and version of what an artifact refers to, if it may."""
+    assert part.file_data is not None  # noqa: S101 - it is a reference
+    parsed = artifact_util.parse_artifact_uri(part.file_data.file_uri or "")
+    if parsed is None:
+        raise InvalidArtifact("An artifact refers to what is no address of an artifact.")
+    try:
+        artifact_util.validate_artifact_reference_scope(
+            app_name=app, user_id=user, session_id=session_id, parsed_uri=parsed
+        )
+    except InputValidationError as error:
+        raise InvalidArtifact(str(error)) from None
+    return parsed.filename, parsed.session_id, parsed.version
 
 
 def _key(app: str, user: str, scope: str) -> str:
@@ -187,7 +222,7 @@ def _media_type(part: Part) -> str | None:
     if part.inline_data is not None:
         return part.inline_data.mime_type
     if part.file_data is not None:
-        return part.file_data.mime_type
+        return None if artifact_util.is_artifact_ref(part) else part.file_data.mime_type
     return "text/plain" if part.text is not None else None
 
 

@@ -2,21 +2,28 @@
 has them: a branch is a session that was cloned from another, and what a turn used is a run."""
 
 import json
+import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import datetime
+from sys import maxsize
 from typing import Any, ParamSpec, TypeVar, cast
 
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.integrations.openai_agents import DjangoSession
 from helix_sessions.store.engine.ids import new_id
-from helix_sessions.types import JSON, Run
+from helix_sessions.types import JSON, ROLES, Run
 
 with needed_from("openai-agents"):
     from agents.items import TResponseInputItem
     from agents.result import RunResultBase
     from pydantic_core import to_jsonable_python
+
+logger = logging.getLogger(__name__)
 
 MAIN = "main"
 _NOTE = "openai_agents.branch|"
@@ -28,8 +35,18 @@ _UNNAMED_CALLS = (
 _COUNTS = ("requests", "input_tokens", "output_tokens", "total_tokens")
 _DETAILS = ("input_tokens_details", "output_tokens_details")
 
+_MESSAGES = tuple(f"{role}_message" for role in ROLES)
+_SHORTENED = "messages_truncated"
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_selected: ContextVar[tuple[str, bool]] = ContextVar("branch")
+"""The branch that a call is about, and whether the caller named it: otherwise it was current then."""
+
+
+class _NoBranch(ValueError):
+    """A name that no branch has, or that of one that was deleted."""
 
 
 class BranchingDjangoSession(DjangoSession):
@@ -40,13 +57,67 @@ class BranchingDjangoSession(DjangoSession):
 
     _branch = MAIN
 
+    async def _awaited(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A call is about the branch that is current when it is made, whatever is switched to meanwhile."""
+        token = _selected.set(_selected.get((self._branch, False)))
+        try:
+            return await super()._awaited(call, *args, **kwargs)
+        finally:
+            _selected.reset(token)
+
     @property
     def _key(self) -> str:
-        return self._key_of(self._branch)
+        return self._key_of(None)
 
     def _key_of(self, branch: str | None) -> str:
-        name = self._branch if branch is None else branch
-        return self.session_id if name == MAIN else self._known(name)
+        """The session of a branch, by default of the current one: `main` if somebody cleared the session."""
+        name, named = _selected.get((self._branch, False)) if branch is None else (branch, True)
+        if name == MAIN:
+            return self.session_id
+        noted = self._noted(name)
+        if not named and noted is not None and noted.get("cleared"):
+            _selected.set((MAIN, False))
+            self._branch = MAIN if self._branch == name else self._branch
+            return self.session_id
+        if noted is None or noted["session_id"] is None:
+            raise _NoBranch(f"Branch {name!r} does not exist")
+        return str(noted["session_id"])
+
+    def _noted(self, branch: str) -> dict[str, Any] | None:
+        """What is known of a branch; `None` if its name was never used."""
+        try:
+            found = self._store.get_notes(self.session_id, keys=[_NOTE + branch])
+        except SessionNotFound:
+            return None
+        return cast(dict[str, Any], found[0].document) if found else None
+
+    async def get_items(
+        self, limit: int | None = None, branch_id: str | None = None
+    ) -> list[TResponseInputItem]:
+        """The history of a branch, by default of the current one; empty if there is no such branch."""
+        token = _selected.set((self._branch, False) if branch_id is None else (branch_id, True))
+        try:
+            return await super().get_items(limit)
+        except _NoBranch:
+            return []
+        finally:
+            _selected.reset(token)
+
+    async def clear_session(self) -> None:
+        """Empty the history, forget what turns used, and delete all branches. Their names are not given
+        again. Then `main` is current, for every object of this session."""
+        await self._awaited(self._clear_all)
+        self._branch = MAIN
+
+    def _clear_all(self) -> None:
+        self._look()
+        for branch, key in self._branches().items():
+            if branch != MAIN:
+                gone = {_NOTE + branch: {"session_id": None, "cleared": True}}
+                self._store.put_notes(self.session_id, gone, quietly=True)
+                self._store.delete_session(key)
+        _selected.set((MAIN, False))
+        self._clear()
 
     # Branches
 
@@ -92,7 +163,7 @@ class BranchingDjangoSession(DjangoSession):
         if place is None:
             raise ValueError(f"Turn {turn} does not contain a user message in branch {self._branch!r}")
         note = _NOTE + branch
-        if branch == MAIN or self._store.get_notes(self.session_id, keys=[note]):
+        if branch == MAIN or self._noted(branch) is not None:
             raise ValueError(f"Branch {branch!r} has already been used in this session")
         key = new_id()
         self._store.clone_session(self._key, key, message_count=place)
@@ -101,13 +172,15 @@ class BranchingDjangoSession(DjangoSession):
         return branch
 
     def _delete_branch(self, branch: str) -> None:
-        key = self._known(branch)
+        key = self._key_of(branch)
         self._store.put_notes(self.session_id, {_NOTE + branch: {"session_id": None}}, quietly=True)
         self._store.delete_session(key)
         if self._branch == branch:
             self._branch = MAIN
 
     def _list_branches(self) -> list[dict[str, Any]]:
+        with suppress(_NoBranch):
+            self._key_of(None)  # which is current may have changed
         found = []
         for branch, key in self._branches().items():
             try:
@@ -133,17 +206,11 @@ class BranchingDjangoSession(DjangoSession):
         named = {note.key.removeprefix(_NOTE): cast(Any, note.document)["session_id"] for note in notes}
         return {MAIN: self.session_id, **{branch: key for branch, key in named.items() if key is not None}}
 
-    def _known(self, branch: str) -> str:
-        found = self._branches().get(branch)
-        if found is None:
-            raise ValueError(f"Branch {branch!r} does not exist")
-        return found
-
     # Turns
 
     async def get_conversation_turns(self, branch_id: str | None = None) -> list[dict[str, Any]]:
-        """The turns of a branch: `turn`, `content` (its beginning), `full_content`, `timestamp`,
-        `can_branch`."""
+        """The turns of a branch: `turn`, `content` (its beginning), `full_content`, `timestamp` (`None` if it
+        is in the archive), `can_branch`."""
         return await self._awaited(self._described, branch_id, _PREVIEW)
 
     async def find_turns_by_content(
@@ -166,16 +233,21 @@ class BranchingDjangoSession(DjangoSession):
     async def get_tool_usage(self, branch_id: str | None = None) -> list[tuple[str, int, int]]:
         """How often which tool was called in which turn: name, count, turn."""
         found: Counter[tuple[int, str]] = Counter()
+        outputs: Counter[tuple[int, str]] = Counter()
         for turn, item in await self._awaited(self._by_turn, branch_id):
-            name = _tool(item)
-            if name is not None and _type(item).endswith(("_call", "mcp_approval_request")):
+            name, kind = _tool(item), _type(item)
+            if name is not None and kind.endswith(("_call", "mcp_approval_request")):
                 found[turn, name] += 1
+            elif name is not None and kind == "tool_search_output":
+                outputs[turn, name] += 1
+        for each in outputs.keys() - found.keys():  # searches that the model's side began
+            found[each] = outputs[each]
         return [(name, count, turn) for (turn, name), count in sorted(found.items())]
 
     def _messages(self, branch: str | None) -> Sequence[dict[str, JSON]]:
         try:
             return self._store.get_messages(self._key_of(branch)).messages
-        except SessionNotFound:
+        except (SessionNotFound, _NoBranch):
             return ()
 
     def _turns(self, branch: str | None) -> list[tuple[int, int, dict[str, JSON]]]:
@@ -187,10 +259,9 @@ class BranchingDjangoSession(DjangoSession):
         turns = self._turns(branch)
         if not turns:
             return []
-        events = self._store.get_events(self._key_of(branch), types=["user_message"])
-        times = [event.created_at for event in events][-len(turns) :]
+        times = [*[None] * len(turns), *self._times(branch)][-len(turns) :]
         described = []
-        for (number, _, message), said_at in zip(turns, times, strict=False):
+        for (number, _, message), said_at in zip(turns, times, strict=True):
             content = cast(Any, message.get("item") or message).get("content", "")
             text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
             short = text if length is None or len(text) <= length else f"{text[:length]}..."
@@ -205,6 +276,17 @@ class BranchingDjangoSession(DjangoSession):
             )
         return described
 
+    def _times(self, branch: str | None) -> list[datetime]:
+        """When the user said what is still there, as far as the log goes back."""
+        standing = []
+        for event in self._store.get_events(self._key_of(branch), types=[*_MESSAGES, _SHORTENED]):
+            data = cast(Any, event.data)
+            if event.type == _SHORTENED:
+                del standing[-data["removed"] :]
+            elif data and "role" in data:
+                standing.append(event)
+        return [event.created_at for event in standing if event.type == "user_message"]
+
     def _by_turn(self, branch: str | None) -> list[tuple[int, TResponseInputItem]]:
         turn, found = 0, []
         for message in self._messages(branch):
@@ -215,9 +297,13 @@ class BranchingDjangoSession(DjangoSession):
     # Usage
 
     async def store_run_usage(self, result: RunResultBase) -> None:
-        """Keep what a run used, as that of the current turn."""
-        usage = to_jsonable_python(result.context_wrapper.usage, fallback=str)
-        await self._awaited(self._store_usage, {name: usage.get(name) for name in (*_COUNTS, *_DETAILS)})
+        """Keep what a run used, as that of the current turn, as long as that turn is there. As in the SDK, a
+        failure is logged, and not raised."""
+        try:
+            usage = to_jsonable_python(result.context_wrapper.usage, fallback=str, exclude_none=True)
+            await self._awaited(self._store_usage, {name: usage.get(name) for name in (*_COUNTS, *_DETAILS)})
+        except Exception:
+            logger.exception("The usage of a run was not stored.", extra={"session_id": self.session_id})
 
     async def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
         """What a branch used, or all of them: `requests`, `input_tokens`, `output_tokens`, `total_tokens`,
@@ -241,19 +327,35 @@ class BranchingDjangoSession(DjangoSession):
         return [{"user_turn_number": turn, **used} for turn, used in sorted(found.items())]
 
     def _store_usage(self, usage: dict[str, JSON]) -> None:
+        try:
+            seq = self._store.get_session_head(self._key).head_seq
+        except SessionNotFound:
+            return
         turn = len(self._turns(None))
-        run = self._store.create_run(self._key, metadata={"user_turn": turn, "openai_usage": usage})
-        told = {name: usage[name] for name in ("input_tokens", "output_tokens")}
-        self._store.update_run_status(self._key, run.run_id, "completed", usage=told)
+        if not turn:
+            return
+        told = {"user_turn": turn, "after_seq": seq, "openai_usage": usage}
+        run = self._store.create_run(self._key, metadata=told)
+        counted = {name: usage[name] for name in ("input_tokens", "output_tokens")}
+        self._store.update_run_status(self._key, run.run_id, "completed", usage=counted)
 
     def _usage(self, branch: str | None) -> dict[int, dict[str, Any]]:
-        """By turn; of several runs of one turn the newest."""
+        """By turn, as far as the turn is there; of several runs of one turn the newest."""
+        places = {number: place for number, place, _ in self._turns(branch)}
+        if not places:
+            return {}
+        key = self._key_of(branch)
+        shortened = [
+            (event.seq, cast(Any, event.data)["count"])
+            for event in self._store.get_events(key, types=[_SHORTENED])
+        ]
         found: dict[int, dict[str, Any]] = {}
-        for run in self._runs(self._key_of(branch)):
-            if "openai_usage" in run.metadata:
-                found.setdefault(
-                    cast(int, run.metadata["user_turn"]), cast(Any, run.metadata["openai_usage"])
-                )
+        for run in self._runs(key):
+            told: Any = run.metadata
+            place = places.get(told.get("user_turn"))
+            after = told.get("after_seq", maxsize)
+            if place is not None and not any(seq > after and count <= place for seq, count in shortened):
+                found.setdefault(told["user_turn"], told["openai_usage"])
         return found
 
     def _runs(self, key: str) -> list[Run]:
@@ -290,4 +392,6 @@ def _tool(item: Any) -> str | None:
     if kind in ("mcp_call", "mcp_approval_request") and item.get("server_label"):
         return f"{item['server_label']}.{name}" if name else str(item["server_label"])
     namespace = item.get("namespace")
-    return None if name is None else f"{namespace}.{name}" if namespace else str(name)
+    if name is None or namespace in (None, "", name):
+        return None if name is None else str(name)
+    return f"{namespace}.{name}"

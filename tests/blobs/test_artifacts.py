@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from google.adk.artifacts import InMemoryArtifactService
+from google.adk.artifacts.artifact_util import get_artifact_uri
+from google.adk.errors.input_validation_error import InputValidationError
 from google.genai.types import Blob as InlineData
 from google.genai.types import Part
 
@@ -53,3 +55,43 @@ def test_every_version_is_kept_however_many_save(store: SessionStore, run_thread
     with pytest.raises(InvalidInput):
         async_to_sync(DjangoArtifactService().load_artifact)(app_name="app", user_id="ada", filename="f")
     assert store.erase_user(user_id="ada").sessions == 1
+
+
+def test_references_are_followed_within_the_users_own(store: SessionStore) -> None:
+    def uri(filename: str, version: int = 0, **place: str) -> dict[str, Any]:
+        given = {**PLACE, **place}
+        return {"file_data": {"file_uri": get_artifact_uri(filename=filename, version=version, **given)}}
+
+    def seen(service: Any) -> list[Any]:
+        def save(filename: str, artifact: Any) -> Any:
+            return async_to_sync(service.save_artifact)(**PLACE, filename=filename, artifact=artifact)
+
+        def load(filename: str) -> Any:
+            return async_to_sync(service.load_artifact)(**PLACE, filename=filename)
+
+        save("a", {"text": "first"})
+        save("a", {"text": "second"})
+        save("user:all", {"text": "shared"})
+        save("to-a", uri("a"))
+        save("to-to-a", uri("to-a"))
+        save("to-nothing", uri("nothing"))
+        save("to-all", uri("user:all", session_id=""))
+        save("round", uri("round"))
+        save("gone", {"text": "x"})
+        save("gone", Part(inline_data=InlineData(data=b"", mime_type="application/octet-stream")))
+        found = [load(name) for name in ("to-a", "to-to-a", "to-nothing", "to-all", "gone")]
+        for bad in (
+            lambda: load("round"),
+            lambda: save("b", uri("a", user_id="bob")),
+            lambda: save("b", uri("a", app_name="another")),
+            lambda: save("b", uri("a", session_id="another")),
+            lambda: save("b", {"file_data": {"file_uri": "artifact://nowhere"}}),
+            lambda: save("b", Part()),
+        ):
+            with pytest.raises(InputValidationError):
+                bad()
+        return found
+
+    ours = seen(DjangoArtifactService())
+    assert [part and part.text for part in ours] == ["first", "first", None, "shared", None]
+    assert ours == seen(InMemoryArtifactService())

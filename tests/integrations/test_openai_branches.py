@@ -129,3 +129,83 @@ def test_usage(store: SessionStore) -> None:
         "total_turns": 2,
     }
     assert store.get_usage("s").input_tokens == 30
+
+
+def test_what_a_turn_used_is_forgotten_with_the_turn(store: SessionStore) -> None:
+    async def ask(session: Any) -> list[Any]:
+        await session.store_run_usage(used(10))
+        told: list[Any] = [(await session.get_turn_usage(3))["input_tokens"]]
+        last = await session.pop_item()
+        told.append(await session.get_turn_usage(3))
+        await session.add_items([last])  # the same words are another turn
+        told += [await session.get_turn_usage(3), await session.get_session_usage()]
+        await session.store_run_usage(used(7))
+        told.append((await session.get_turn_usage(3))["input_tokens"])
+        await session.add_items([{"role": "assistant", "content": "You are welcome."}])
+        await session.pop_item()
+        return [*told, (await session.get_turn_usage(3))["input_tokens"]]
+
+    assert both(ask) == [10, {}, {}, None, 7, 7]
+
+
+def test_clearing_deletes_every_branch_and_is_seen_by_others(store: SessionStore) -> None:
+    async def ask(session: Any) -> list[Any]:
+        await session.store_run_usage(used(10))
+        await session.create_branch_from_turn(2, "other")
+        await session.clear_session()
+        told: list[Any] = [await session.get_items(), await session.get_session_usage()]
+        told += [await session.get_items(branch_id="other"), await session.list_branches()]
+        await session.add_items(ITEMS[:1])
+        with pytest.raises(ValueError, match="already been used"):
+            await session.create_branch_from_turn(1, "other")
+        return [*told, await session.get_items(), await session.get_items(branch_id="main")]
+
+    assert both(ask)[-2:] == [ITEMS[:1], ITEMS[:1]]
+
+    async def elsewhere() -> Any:
+        stale, clearer = BranchingDjangoSession("s"), BranchingDjangoSession("s")
+        await stale.create_branch_from_turn(1, "stale")
+        await clearer.clear_session()
+        await stale.add_items(ITEMS[:1])
+        return await clearer.get_items(), await stale.get_conversation_by_turns("nowhere")
+
+    assert asyncio.run(elsewhere()) == (ITEMS[:1], {})
+    assert len(store.list_sessions().items) == 1
+
+
+def test_a_call_is_about_the_branch_that_was_current(store: SessionStore) -> None:
+    async def ask() -> Any:
+        session = BranchingDjangoSession("s")
+        await session.add_items(ITEMS)
+        await session.create_branch_from_turn(2, "other")
+        adding = asyncio.ensure_future(session.add_items(ITEMS[:1]))
+        await asyncio.sleep(0)
+        await session.switch_to_branch("main")
+        await adding
+        return len(await session.get_items()), len(await session.get_items(branch_id="other"))
+
+    assert asyncio.run(ask()) == (len(ITEMS), 7)
+
+
+def test_times_are_those_of_the_turns_that_are_there(store: SessionStore) -> None:
+    async def ask() -> Any:
+        session = BranchingDjangoSession("s")
+        times = []
+        for item in ITEMS[:1], ITEMS[6:7], ITEMS[8:]:
+            await session.add_items(item)
+            times.append((await session.get_conversation_turns())[-1]["timestamp"])
+        await session.pop_item()
+        await session.pop_item()
+        await session.add_items(ITEMS[6:7])
+        return times, [turn["timestamp"] for turn in await session.get_conversation_turns()]
+
+    times, left = asyncio.run(ask())
+    assert left[0] == times[0]
+    assert left[1] > times[2]
+
+
+def test_a_failure_to_store_usage_is_logged(store: SessionStore, caplog: pytest.LogCaptureFixture) -> None:
+    session = BranchingDjangoSession("s")
+    session.close()
+    asyncio.run(session.store_run_usage(used(1)))
+    assert "was not stored" in caplog.text

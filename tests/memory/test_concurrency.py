@@ -1,5 +1,6 @@
 """Many writers at once: nothing is lost, doubled or half written, and nobody waits for ever."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -32,6 +33,25 @@ def test_many_puts_of_one_key_are_one_memory(run_threads: Any) -> None:
     vectors = MemoryVector.objects.filter(memory_id=row.pk).count()
     assert vectors == MemoryVector.objects.count() == 1 + found.value["by"] % 3
     assert len(MemoryStore().search((), query="tea")) == 1
+
+
+def test_puts_of_one_key_that_wait_for_each_other_leave_the_vectors_of_the_last(run_threads: Any) -> None:
+    """Each has begun before the one it waits for is done, and so cannot see all that it leaves."""
+    before = MemoryStore(embed=embed)
+    before.put(HOME, "k", {"0": "tea", "1": "music", "2": "tea music"})
+    waiting = threading.Barrier(4)
+
+    def write(number: int) -> None:
+        store = MemoryStore(embed=embed)
+        for turn in range(20):
+            waiting.wait()
+            words = ("tea", "music", "tea music")[: 1 + (number + turn) % 3]
+            store.put(HOME, "k", {str(part): word for part, word in enumerate(words)})
+
+    run_threads(4, write)
+    found = MemoryStore().get(HOME, "k")
+    assert found is not None
+    assert MemoryVector.objects.count() == len(found.value)
 
 
 def test_batches_that_cross_do_not_stop_each_other(run_threads: Any) -> None:

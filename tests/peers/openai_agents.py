@@ -17,6 +17,7 @@ SUITES = (
     "tests/memory/test_session.py",
     "tests/memory/test_session_limit.py",
     "tests/extensions/memory/test_async_sqlite_session.py",
+    "tests/extensions/memory/test_advanced_sqlite_session.py",
     "tests/extensions/memory/test_sqlalchemy_session.py",
     "tests/extensions/memory/test_encrypt_session.py",
 )

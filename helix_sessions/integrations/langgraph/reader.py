@@ -137,10 +137,14 @@ class Reader:
         return sorted(found.values(), key=lambda each: each.id, reverse=True)
 
     def ancestors(self, checkpoint: StoredCheckpoint) -> Iterator[StoredCheckpoint]:
-        """Its parent, and so on up to the first. They are mostly the newest ones: more and more are read."""
-        limit, more = 0, True
+        """Its parent, and so on up to the first; one that was put again below itself ends it. They are mostly
+        the newest ones: more and more are read."""
+        limit, more, seen = 0, True, {checkpoint.name}
         while checkpoint.parent is not None:
             name = (checkpoint.namespace, checkpoint.parent)
+            if name in seen:
+                return
+            seen.add(name)
             while name not in self._checkpoints and more:
                 limit = limit * 4 or _FIRST_ANCESTORS
                 notes = self.notes(

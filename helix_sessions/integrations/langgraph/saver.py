@@ -194,7 +194,11 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
 
     @_connected
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace, or (`delete`) delete the threads."""
+        """Keep the newest checkpoint of each namespace, and those its delta channels are rebuilt from, or
+        (`delete`) delete the threads. What a subgraph did in a call goes with the checkpoint that called it.
+        """
+        if isinstance(thread_ids, str):
+            raise TypeError("thread_ids is a sequence of thread ids, not a str.")
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"The strategy is keep_latest or delete, not {strategy!r}.")
         for thread_id in thread_ids:

@@ -38,8 +38,8 @@ class Postgres:
     puts_at_once = True
     """Whether memories without vectors are put by one statement, whole or not at all."""
 
-    def put(self, connection: BaseDatabaseWrapper, rows: list[list[Any]], ids: list[str]) -> None:
-        """Write memories, without the vectors they had."""
+    def put(self, connection: BaseDatabaseWrapper, rows: list[list[Any]], bare: list[str]) -> None:
+        """Write memories, and remove the vectors of those that have none now."""
         encode = table(Memory).encoder(dialect_of(connection), sql.WRITTEN)
         params = [value for row in rows for value in encode(row)]
         timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
@@ -48,9 +48,23 @@ class Postgres:
         execute(
             connection,
             f"{stale} {text}",
-            [ids, *dialect_of(connection).waiting(), *params],
+            [bare, *dialect_of(connection).waiting(), *params],
             prepare=len(rows) == 1,
         )
+
+    def put_vectors(
+        self, connection: BaseDatabaseWrapper, rows: list[list[Any]], counts: dict[str, int]
+    ) -> None:
+        """Write vectors over those that are there, and remove those beyond the new count of a memory."""
+        stale = (
+            f"WITH stale AS (DELETE FROM {sql.VECTORS} v USING unnest(%s::text[], %s::int[])"  # noqa: S608
+            " AS kept (memory_id, number) WHERE v.memory_id = kept.memory_id AND v.number >= kept.number)"
+        )
+        params = [value for row in rows for value in row]
+        if counts:
+            params = [list(counts), list(counts.values()), *params]
+        text = f"{sql.vectors(len(rows))} {sql.OVER_VECTORS}"
+        execute(connection, f"{stale} {text}" if counts else text, params, prepare=len(rows) == 1)
 
     def vector(self, vector: Vector) -> str:
         """A vector as a parameter."""
@@ -123,12 +137,22 @@ class Sqlite:
 
     puts_at_once = False
 
-    def put(self, connection: BaseDatabaseWrapper, rows: list[list[Any]], ids: list[str]) -> None:
+    def put(self, connection: BaseDatabaseWrapper, rows: list[list[Any]], bare: list[str]) -> None:
         encode = table(Memory).encoder(dialect_of(connection), sql.WRITTEN)
         for row in rows:
             execute(connection, sql.put(1), encode(row))
-        condition, which = dialect_of(connection).among("memory_id", ids)
-        execute(connection, f"DELETE FROM {sql.VECTORS} WHERE {condition}", [which])  # noqa: S608
+        self._remove_vectors(connection, bare)
+
+    def put_vectors(
+        self, connection: BaseDatabaseWrapper, rows: list[list[Any]], counts: dict[str, int]
+    ) -> None:
+        self._remove_vectors(connection, list(counts))
+        execute(connection, sql.vectors(len(rows)), [value for row in rows for value in row])
+
+    def _remove_vectors(self, connection: BaseDatabaseWrapper, ids: list[str]) -> None:
+        if ids:
+            condition, which = dialect_of(connection).among("memory_id", ids)
+            execute(connection, f"DELETE FROM {sql.VECTORS} WHERE {condition}", [which])  # noqa: S608
 
     def vector(self, vector: Vector) -> bytes:
         return vectors.packed(vector)

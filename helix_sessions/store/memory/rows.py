@@ -8,7 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents, encryption
 from helix_sessions.messages import words
-from helix_sessions.store.engine.connection import execute, fetch
+from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.tables import aware
 from helix_sessions.store.memory import names, sql, vectors
@@ -58,8 +58,9 @@ def write(connection: BaseDatabaseWrapper, memories: Iterable[Written]) -> None:
     for start in range(0, len(ordered), _ROWS_AT_ONCE):
         page = ordered[start : start + _ROWS_AT_ONCE]
         rows = [_columns(memory) for memory in page]
-        database_of(connection).put(connection, rows, [memory.memory_id for memory in page])
-        _insert_vectors(connection, [(memory.memory_id, memory.vectors) for memory in page])
+        bare = [memory.memory_id for memory in page if not memory.vectors]
+        database_of(connection).put(connection, rows, bare)
+        write_vectors(connection, [(memory.memory_id, memory.vectors) for memory in page])
 
 
 def _columns(memory: Written) -> list[Any]:
@@ -72,7 +73,10 @@ def _columns(memory: Written) -> list[Any]:
     ]
 
 
-def _insert_vectors(connection: BaseDatabaseWrapper, found: Iterable[tuple[str, Sequence[Vector]]]) -> None:
+def write_vectors(connection: BaseDatabaseWrapper, found: Sequence[tuple[str, Sequence[Vector]]]) -> None:
+    """Give memories these vectors instead of those they have. Their rows are locked by a statement before, so
+    that this one sees what the writer before has left."""
+    counts = {memory_id: len(several) for memory_id, several in found if several}
     rows = [
         [memory_id, number, *_stored_vector(connection, memory_id, number, vector)]
         for memory_id, several in found
@@ -80,14 +84,7 @@ def _insert_vectors(connection: BaseDatabaseWrapper, found: Iterable[tuple[str, 
     ]
     for start in range(0, len(rows), _VECTORS_AT_ONCE):
         page = rows[start : start + _VECTORS_AT_ONCE]
-        params = [value for row in page for value in row]
-        execute(connection, sql.vectors(len(page)), params, prepare=len(page) == 1)
-
-
-def replace_vectors(connection: BaseDatabaseWrapper, memory_id: str, found: Sequence[Vector]) -> None:
-    """Write the vectors of a memory again. Its row is locked by a change before."""
-    execute(connection, sql.REMOVE_VECTORS, [memory_id])
-    _insert_vectors(connection, [(memory_id, found)])
+        database_of(connection).put_vectors(connection, page, {} if start else counts)
 
 
 def _stored_vector(

@@ -44,7 +44,9 @@ def vectors(rows: int) -> str:
     return insert_sql(MemoryVector, VECTOR, rows)
 
 
-REMOVE_VECTORS = f"DELETE FROM {VECTORS} WHERE memory_id = %s"  # noqa: S608
+OVER_VECTORS = (
+    "ON CONFLICT (memory_id, number) DO UPDATE SET vector = excluded.vector, sealed = excluded.sealed"
+)
 
 SEALS_OF_VECTORS = f"SELECT vector IS NULL, sealed FROM {VECTORS} WHERE memory_id = %s"  # noqa: S608
 

@@ -98,4 +98,4 @@ def encrypt_again(using: str, ring: Keyring, stored: Stored) -> None:
         change = sql.change_content(dialect_of(connection))
         changed = execute(connection, change, [*fresh, memory_id, stored.value])
         if changed:
-            rows.replace_vectors(connection, memory_id, found.get(memory_id, []))
+            rows.write_vectors(connection, [(memory_id, found.get(memory_id, []))])

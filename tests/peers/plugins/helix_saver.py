@@ -72,6 +72,23 @@ async def open_async_saver(*arguments: Any) -> AsyncIterator[AsyncSaver]:
     yield AsyncSaver()
 
 
+async def rows_of(saver: Saver, thread_id: str) -> dict[str, list[Any]]:
+    """What the tests of pruning read from the tables, as `list` tells it."""
+    found: dict[str, list[Any]] = {"checkpoints": [], "writes": [], "blobs": []}
+    async for one in saver.alist({"configurable": {"thread_id": thread_id}}):
+        named = one.config["configurable"]
+        place = (named["checkpoint_ns"], named["checkpoint_id"])
+        versions = one.checkpoint["channel_versions"]
+        found["checkpoints"].append(place)
+        found["writes"] += [
+            (*place, task, index) for index, (task, *_) in enumerate(one.pending_writes or ())
+        ]
+        found["blobs"] += [
+            (place[0], channel, versions[channel]) for channel in one.checkpoint["channel_values"]
+        ]
+    return {table: sorted(rows) for table, rows in found.items()}
+
+
 def nothing(**fixtures: Any) -> None:
     pass
 
@@ -96,6 +113,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name in ASYNC:
         if name in module:
             module[name] = AsyncSaver
+    if "_rows" in module:
+        module["_rows"] = rows_of
     for name in SAVERS:
         if name in module:
             module[name] = open_async_saver if "AsyncPostgresSaver" in module else open_saver

@@ -1,7 +1,7 @@
 """Puts our session where the tests of the OpenAI Agents SDK have one of their own.
 
-Tests find ours under the names `SQLiteSession`, `AsyncSQLiteSession` and `SQLAlchemySession`. Tests that make
-none are not counted.
+Tests find ours under the names `SQLiteSession`, `AsyncSQLiteSession`, `SQLAlchemySession` and, with branches,
+`AdvancedSQLiteSession`. Tests that make none are not counted.
 """
 
 from collections.abc import Iterator
@@ -17,23 +17,35 @@ from django.db import connections  # noqa: E402
 from helix_session_exclusions import EXCLUDED  # type: ignore[import-not-found]  # noqa: E402
 
 from helix_sessions.integrations.openai_agents import DjangoSession  # noqa: E402
+from helix_sessions.integrations.openai_agents_branches import BranchingDjangoSession  # noqa: E402
 
 COUNTED = pytest.StashKey[set[str]]()
 """The tests that made a session."""
 
 
-class Session(DjangoSession):
+class Made(DjangoSession):
     """Ours, to be made as theirs are."""
 
-    made = 0
+    count = 0
 
     def __init__(self, session_id: str, *database: Any, session_settings: Any = None, **options: Any) -> None:
         super().__init__(session_id, session_settings=session_settings)
-        Session.made += 1
+        Made.count += 1
 
     @classmethod
-    def from_url(cls, session_id: str, **options: Any) -> "Session":
+    def from_url(cls, session_id: str, **options: Any) -> "Made":
         return cls(session_id, **options)
+
+
+class Session(Made):
+    pass
+
+
+class Branching(Made, BranchingDjangoSession):
+    @property
+    def _current_branch_id(self) -> str:
+        """By this name the tests ask which branch is current."""
+        return self._branch
 
 
 async def _close(self: Session) -> None:
@@ -44,6 +56,7 @@ REPLACED = {
     "SQLiteSession": type("SQLiteSession", (Session,), {}),
     "SQLAlchemySession": type("SQLAlchemySession", (Session,), {}),
     "AsyncSQLiteSession": type("AsyncSQLiteSession", (Session,), {"close": _close}),
+    "AdvancedSQLiteSession": type("AdvancedSQLiteSession", (Branching,), {}),
 }
 
 
@@ -71,9 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Each test leaves an empty database. One that makes no session is not counted."""
-    before = Session.made
+    before = Made.count
     result = yield
-    if Session.made > before:
+    if Made.count > before:
         item.session.stash[COUNTED].add(item.nodeid)
         call_command("flush", interactive=False, verbosity=0)
     connections.close_all()

@@ -1,0 +1,142 @@
+"""Puts our services where the tests of Google's ADK have one of their own.
+
+Tests find ours under the names of ADK's services, and as the fixture `session_service`. Of a test that is
+repeated for several services one variant is run. Tests that make no service are not counted.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import django
+import pytest
+from django.conf import settings
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import connections  # noqa: E402
+from helix_adk_exclusions import EXCLUDED  # type: ignore[import-not-found]  # noqa: E402
+
+from helix_sessions.integrations.google_adk import (  # noqa: E402
+    DjangoArtifactService,
+    DjangoMemoryService,
+    DjangoSessionService,
+)
+
+COUNTED = pytest.StashKey[set[str]]()
+"""The tests that made a service."""
+
+settings.STORAGES = {
+    **settings.STORAGES,
+    "blobs": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": os.environ["HELIX_PEER_BLOBS"]},
+    },
+}
+settings.HELIX_SESSIONS = {**settings.HELIX_SESSIONS, "BLOB_STORAGE": "blobs", "BLOB_THRESHOLD": 8}
+
+
+class Made:
+    """Ours, to be made as theirs are."""
+
+    count = 0
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__()
+        Made.count += 1
+
+    async def close(self) -> None:
+        pass
+
+    async def __aenter__(self) -> "Made":
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        pass
+
+
+class Sessions(Made, DjangoSessionService):
+    pass
+
+
+class Artifacts(Made, DjangoArtifactService):
+    pass
+
+
+class Memories(Made, DjangoMemoryService):
+    pass
+
+
+REPLACED = {
+    "InMemorySessionService": Sessions,
+    "DatabaseSessionService": Sessions,
+    "SqliteSessionService": Sessions,
+    "InMemoryArtifactService": Artifacts,
+    "InMemoryMemoryService": Memories,
+}
+FIXTURE = "session_service"
+VARIANTS = ("service_type", FIXTURE)
+
+
+def opened(*given: Any, **fixtures: Any) -> Sessions:
+    return Sessions()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One variant of the fixture: ours."""
+    for fixture in metafunc._arg2fixturedefs.get(FIXTURE, ()):
+        fixture.params, fixture.func, fixture.argnames = ["ours"], opened, ()  # type: ignore[misc]
+    module = vars(metafunc.module)
+    for name, ours in REPLACED.items():
+        if name in module:
+            module[name] = ours
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept, left_out, seen = [], [], set()
+    for item in items:
+        if not isinstance(item, pytest.Function) or not set(REPLACED) & set(vars(item.module)):
+            left_out.append(item)
+            continue
+        row = vars(item.callspec)["params"] if hasattr(item, "callspec") else {}
+        others = sorted((name, str(value)) for name, value in row.items() if name not in VARIANTS)
+        if (item.path, item.originalname, str(others)) in seen:
+            left_out.append(item)
+            continue
+        seen.add((item.path, item.originalname, str(others)))
+        reason = EXCLUDED.get(item.path.name, {}).get(item.originalname)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        kept.append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Each test leaves an empty database. One that makes no service is not counted."""
+    before = Made.count
+    result = yield
+    if Made.count > before:
+        item.session.stash[COUNTED].add(item.nodeid)
+        call_command("flush", interactive=False, verbosity=0)
+    connections.close_all()
+    return result
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.stash[COUNTED] = set()
+    session.config.stash[COUNTED] = session.stash[COUNTED]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    counted = config.stash[COUNTED]
+    found = {
+        outcome: len({report.nodeid for report in terminalreporter.getreports(outcome)} & counted)
+        for outcome in ("passed", "failed", "error")
+    }
+    left_out = len(terminalreporter.getreports("skipped"))
+    said = ", ".join(f"{count} {outcome}" for outcome, count in found.items() if count)
+    terminalreporter.write_line(f"With our services: {said}; {left_out} left out.")
