@@ -189,6 +189,48 @@ class TestExecution:
         assert [is_error for _, is_error in results(store)] == [True, False]
         assert "There is no x." in script.text(1)
 
+    def test_retries_of_a_tool_count_across_the_turns_of_a_run(self, store: SessionStore) -> None:
+        """As in pydantic-ai, a success begins the count again, and one more than `retries` fails the run."""
+        seen: list[tuple[str, int, bool]] = []
+        for session, name, bad in (("args", "check", {"name": 1}), ("body", "find", {"name": "x"})):
+            good = {"name": "y"}
+            lines = [bad, good, bad, bad, bad, good]
+            script = Script(*[[call(name, f"c{n}", **given)] for n, given in enumerate(lines)])
+            agent = Agent(script.model, retries=2)
+
+            @agent.tool(name=name)
+            def find(ctx: RunContext, name: str, at: str = session) -> str:
+                seen.append((at, ctx.retry, ctx.last_attempt))
+                if name == "x":
+                    raise ModelRetry("There is no x.")
+                return name
+
+            outcome = run(agent, session)
+            assert (outcome.kind, outcome.error["code"]) == ("failed", "tool_retries_exceeded"), session
+            assert f"'{name}' exceeded max retries count of 2" in outcome.error["message"]
+            assert len(script.asked) == 5
+            errors = [is_error for _, is_error in results(store, session)]
+            assert errors == [True, False, True, True, True]
+        body = [(retry, last) for at, retry, last in seen if at == "body"]
+        assert body == [(0, False), (1, False), (0, False), (1, False), (2, True)]
+        assert [retry for at, retry, _ in seen if at == "args"] == [1]
+
+    def test_what_a_tool_enqueues_goes_with_its_result(self, store: SessionStore) -> None:
+        script = Script([call("look")], "done", "again")
+        agent = Agent(script.model)
+
+        @agent.tool
+        def look(ctx: RunContext) -> str:
+            ctx.enqueue("The door is open.")
+            return "seen"
+
+        run(agent)
+        run(agent)
+        for asked in script.asked[1:]:
+            part, enqueued = asked[2].parts
+            assert (part.content, part.part_kind) == ("seen", "tool-return")
+            assert "The door is open." in str(enqueued.content)
+
     def test_what_a_tool_raises_is_an_error_result(self, store: SessionStore) -> None:
         agent = Agent(Script([call("fail")], "sorry").model)
 

@@ -26,9 +26,12 @@ from helix_sessions.types import Spawn
 
 OUTPUT_INVALID = "output_invalid"
 USAGE_LIMIT = "usage_limit_exceeded"
+RETRIES_EXCEEDED = "tool_retries_exceeded"
 
 _OUTPUT_RETRIES_EXCEEDED = "Exceeded maximum output retries"
 """How pydantic-ai begins to say that a run has asked for its output often enough."""
+_TOOL_RETRIES_EXCEEDED = "exceeded max retries count"
+"""How it says so of a tool."""
 
 
 class PydanticAgent:
@@ -64,14 +67,17 @@ class PydanticAgent:
         return await on_lasting_loop(call, turn)
 
     async def _turn(self, turn: TurnContext) -> FrameworkOutcome:
+        said, run_id = turn.context.messages, turn.run.run_id
+        exceeded = messages.retries_exceeded(said, run_id)
+        if exceeded is not None:
+            return FrameworkOutcome(message=None, error=exceeded, error_code=RETRIES_EXCEEDED)
         history = await self._history(turn)
-        seam = Seam(executes=False)
+        seam = Seam(executes=False, retries=messages.tool_retries(said, run_id))
         response: ModelResponse | None = None
         try:
             with Agent.using_thread_executor(THREADS):
                 async with self._iter(turn, history, seam) as run:
-                    used = messages.output_retries(turn.context.messages, turn.run.run_id)
-                    run.ctx.state.output_retries_used = used
+                    run.ctx.state.output_retries_used = messages.output_retries(said, run_id)
                     node = await run.next(run.next_node)
                     await self._stream(turn, run, node)
                     node = await run.next(node)
@@ -139,8 +145,10 @@ class PydanticAgent:
         which a person may have changed."""
         call_id, name = str(turn.tool_call_id), str(turn.tool_name)
         history = await self._history(turn, before=call_id)
-        history.append(ModelResponse(parts=[ToolCallPart(name, arguments, call_id)]))
-        seam = Seam(executes=True)
+        call = ToolCallPart(name, arguments, call_id)
+        history.append(ModelResponse(parts=[call]))
+        retries = messages.tool_retries(turn.context.messages, turn.run.run_id)
+        seam = Seam(executes=True, retries=retries)
         approved = DeferredToolResults(approvals={call_id: ToolApproved()}) if turn.approved else None
         with Agent.using_thread_executor(THREADS):
             async with self._iter(turn, history, seam, deferred_tool_results=approved) as run:
@@ -151,7 +159,12 @@ class PydanticAgent:
                     if seam.spawn is not None:
                         return seam.spawn
                     return CallResult(waits=APPROVAL if handed.requests.approvals else CLIENT_TOOL)
-                parts = node.request.parts
+                except UnexpectedModelBehavior as error:
+                    if _TOOL_RETRIES_EXCEEDED not in str(error):
+                        raise
+                    content, native = messages.exceeded(call, error)
+                    return CallResult(content=content, is_error=True, native=native)
+                parts = [*node.request.parts, *messages.enqueued_parts(seam.enqueued)]
         content, is_error, native = messages.tool_result(parts)
         return CallResult(content=content, is_error=is_error, native=native, writes=seam.writes)
 
@@ -243,6 +256,8 @@ def _failed(turn: TurnContext, error: Exception, response: ModelResponse | None)
     code = USAGE_LIMIT if isinstance(error, UsageLimitExceeded) else None
     if str(error).startswith(_OUTPUT_RETRIES_EXCEEDED):
         code = OUTPUT_INVALID
+    elif _TOOL_RETRIES_EXCEEDED in str(error):
+        code = RETRIES_EXCEEDED
     return FrameworkOutcome(
         message=None if response is None else _message(turn, response),
         usage=None if response is None else _usage(response),
