@@ -35,6 +35,18 @@ def run(agent: Any, session: str = "s", **options: Any) -> Any:
     return durable(agent, name="writer", **options).run(session, "go")
 
 
+def noting(seen: list[str]) -> Any:
+    """A tool that notes when it begins and when it ends."""
+
+    async def work(ctx: RunContext) -> str:
+        seen.append(f"{ctx.tool_name} {ctx.tool_call_id}")
+        await asyncio.sleep(0.05)
+        seen.append(f"end {ctx.tool_call_id}")
+        return "done"
+
+    return work
+
+
 def results(store: SessionStore, session: str = "s") -> list[tuple[Any, bool]]:
     messages = store.get_messages(session).messages
     return [(m["content"], m.get("is_error", False)) for m in messages if m["role"] == "tool"]
@@ -131,6 +143,22 @@ class TestExecution:
 
         assert run(agent).kind == "completed"
         assert results(store) == [("met", False), ("met", False)]
+
+    def test_a_sequential_tool_runs_alone_and_in_order(self, store: SessionStore) -> None:
+        for way in ("sync", "async"):
+            seen: list[str] = []
+            names = ("free", "alone", "alone", "free", "free")
+            calls = [call(name, f"c{number}") for number, name in enumerate(names)]
+            agent = Agent(Script(calls, "done").model)
+
+            agent.tool(name="free")(noting(seen))
+            agent.tool(name="alone", sequential=True)(noting(seen))
+            driven = durable(agent, name="writer")
+            kind = (driven.run if way == "sync" else async_to_sync(driven.arun))(way, "go").kind
+            assert kind == "completed"
+            assert [line for line in seen if line.startswith("alone")] == ["alone c1", "alone c2"]
+            assert seen[:6] == ["free c0", "end c0", "alone c1", "end c1", "alone c2", "end c2"]
+            assert {*seen[6:8]} == {"free c3", "free c4"}
 
     def test_bad_arguments_and_unknown_tools_are_errors_the_model_can_mend(self, store: SessionStore) -> None:
         ran: list[int] = []

@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from helix_sessions.agents.event_loop import THREADS, on_lasting_loop
 from helix_sessions.agents.pydantic_ai import messages
+from helix_sessions.agents.pydantic_ai.barriers import Place, place_of
 from helix_sessions.agents.pydantic_ai.errors import translated
 from helix_sessions.agents.pydantic_ai.fragments import Fragments, can_stream
 from helix_sessions.agents.pydantic_ai.refusals import refuse
@@ -62,7 +63,8 @@ class PydanticAgent:
         """Execute the call that the turn is about."""
 
         async def call(turn: TurnContext) -> CallResult | Spawn:
-            return await self._execute(arguments, turn)
+            async with place_of(turn.session_id) as place:
+                return await self._execute(arguments, turn, place)
 
         return await on_lasting_loop(call, turn)
 
@@ -72,7 +74,7 @@ class PydanticAgent:
         if exceeded is not None:
             return FrameworkOutcome(message=None, error=exceeded, error_code=RETRIES_EXCEEDED)
         history = await self._history(turn)
-        seam = Seam(executes=False, retries=messages.tool_retries(said, run_id))
+        seam = Seam(retries=messages.tool_retries(said, run_id))
         response: ModelResponse | None = None
         try:
             with Agent.using_thread_executor(THREADS):
@@ -140,7 +142,7 @@ class PydanticAgent:
                 if fragment is not None:
                     await turn.publish_fragment(fragment)
 
-    async def _execute(self, arguments: Any, turn: TurnContext) -> CallResult | Spawn:
+    async def _execute(self, arguments: Any, turn: TurnContext, place: Place) -> CallResult | Spawn:
         """One call, as if the response had made no other. Its arguments are those that are to be executed,
         which a person may have changed."""
         call_id, name = str(turn.tool_call_id), str(turn.tool_name)
@@ -148,7 +150,7 @@ class PydanticAgent:
         call = ToolCallPart(name, arguments, call_id)
         history.append(ModelResponse(parts=[call]))
         retries = messages.tool_retries(turn.context.messages, turn.run.run_id)
-        seam = Seam(executes=True, retries=retries)
+        seam = Seam(place=place, retries=retries)
         approved = DeferredToolResults(approvals={call_id: ToolApproved()}) if turn.approved else None
         with Agent.using_thread_executor(THREADS):
             async with self._iter(turn, history, seam, deferred_tool_results=approved) as run:
