@@ -15,9 +15,11 @@ pytest.importorskip("pydantic_ai")
 
 from asgiref.sync import async_to_sync, sync_to_async
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool, ToolReturn
-from pydantic_ai.capabilities import HandleDeferredToolCalls, Hooks
+from pydantic_ai.capabilities import HandleDeferredToolCalls, Hooks, NativeTool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import BinaryContent
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
 from pydantic_ai.toolsets import ApprovalRequiredToolset, ExternalToolset, FunctionToolset
 
@@ -373,6 +375,40 @@ class TestToolsets:
         agent = Agent(Script([call("add", a=1, b=2)], "done").model, toolsets=[MCPToolset(server)])
         assert run(agent).kind == "completed"
         assert results(store) == [(3, False)]
+
+    def test_prefixed_and_prepared_ones(self, store: SessionStore) -> None:
+        script = Script([call("shop_look"), call("shop_hidden", "b")], "done")
+        tools = FunctionToolset([Tool(lambda: "seen", name="look"), Tool(lambda: "no", name="hidden")])
+
+        async def only_look(ctx: RunContext, defined: list[ToolDefinition]) -> list[ToolDefinition]:
+            return [tool for tool in defined if tool.name == "look"]
+
+        agent = Agent(script.model, toolsets=[tools.prepared(only_look).prefixed("shop")])
+        assert run(agent).kind == "completed"
+        assert [tool.name for tool in script.infos[0].function_tools] == ["shop_look"]
+        assert ("seen", False) in results(store)
+        assert ("no", False) not in results(store)
+
+    def test_native_ones_and_hooks_of_the_model_are_there_on_every_turn(self, store: SessionStore) -> None:
+        script, asked = Script([call("look")], "done"), []
+        hooks: Any = Hooks()
+
+        class Searching(FunctionModel):
+            @classmethod
+            def supported_native_tools(cls) -> frozenset[type]:
+                return frozenset({WebSearchTool})
+
+        @hooks.on.before_model_request
+        async def before(ctx: Any, request: Any) -> Any:
+            asked.append(current_turn().turn_id)
+            return request
+
+        agent = Agent(Searching(script.says), capabilities=[NativeTool(WebSearchTool()), hooks])
+        agent.tool_plain(name="look")(lambda: "seen")
+        assert run(agent).kind == "completed"
+        native = [info.model_request_parameters.native_tools for info in script.infos]
+        assert [[type(tool) for tool in tools] for tools in native] == [[WebSearchTool]] * 2
+        assert len(set(asked)) == len(asked) == 2
 
     def test_external_tools_are_the_clients(self, store: SessionStore) -> None:
         schema = {"type": "object", "properties": {"where": {"type": "string"}}, "required": ["where"]}
