@@ -1,4 +1,5 @@
-"""The contract and the doors on the supported pairs of Python and Django that `make test` does not have."""
+"""What `make test` does not have: the contract and the doors on other supported pairs of Python and Django, and
+agents on the lowest supported versions of their frameworks."""
 
 import sys
 from importlib.metadata import version
@@ -28,4 +29,27 @@ def tests(session: nox.Session, django: str) -> None:
         *(f"tests/{folder}" for folder in FOLDERS),
         *(f"--ignore={path}" for path in NEED_MORE),
     ]
+    session.run("python", "-m", "tests.run", "-q", *chosen)
+
+
+LOWEST = {
+    "pydantic-ai": ("pydantic-ai-slim==2.0.0", "fastmcp>=3.3,<4"),
+    "langgraph": ("langgraph==1.0.10", "langgraph-checkpoint==4.0.1", "pydantic-ai-slim"),
+    "openai-agents": ("openai-agents==0.3.0", "pydantic-ai-slim"),
+}
+"""The floors of the extras in `pyproject.toml`; and what the tests of a framework need beside it."""
+TESTS = {
+    "pydantic-ai": ("test_pydantic_ai.py", "test_pydantic_ai_tools.py", "test_crashes.py", "test_durable.py"),
+    "langgraph": ("test_langgraph.py",),
+    "openai-agents": ("test_openai_agents.py",),
+}
+
+
+@nox.session
+@nox.parametrize("framework", list(LOWEST))
+def lowest(session: nox.Session, framework: str) -> None:
+    """Run the tests of a framework's agents on its lowest supported version; `make test` has the newest."""
+    session.install("-e", ".[binary,test-core]", "uvicorn", "Markdown", "drf-spectacular-sidecar")
+    session.install(*LOWEST[framework])
+    chosen = session.posargs or [f"tests/agents/{name}" for name in TESTS[framework]]
     session.run("python", "-m", "tests.run", "-q", *chosen)

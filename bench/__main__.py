@@ -27,6 +27,7 @@ from bench.resources import measure_resources
 from bench.results import Results
 from bench.scale import FULL, QUICK, Scale
 from bench.streams.measure import measure_streams
+from bench.streams.tokens import measure_tokens
 from bench.writers import measure_writers
 
 SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
@@ -40,6 +41,7 @@ SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
     "context": measure_context,
     "sqlite": measure_sqlite,
     "streams": measure_streams,
+    "tokens": measure_tokens,
     "http": measure_http,
     "loop": measure_loop,
     "claims": measure_claims,

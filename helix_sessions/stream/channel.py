@@ -41,6 +41,10 @@ _LONGEST_GAP = 0.25
 _SHARE = 10
 """Sending takes at most about a tenth of the time: between two NOTIFYs passes ten times what the last one
 took, within these bounds. What comes in between goes in one statement, so the busier, the cheaper."""
+_FRAGMENT_GAP = 0.00025
+_LONGEST_FRAGMENT_GAP = 0.1
+"""Fragments wait so much longer for each that was sent last: those of one stream not at all, those of 200 for
+50 ms, in which one packet collects several. Pokes wait for no fragment, and take along those that wait."""
 _IDLE = 2.0
 """Seconds of idleness until the connection is closed."""
 _FAREWELL = 1.0
@@ -103,7 +107,8 @@ class Channel:
                 self._fragments.append(packet)
                 if fragment.message_id is not None:
                     self._open_packets[fragment.message_id] = packet
-            self._ring()
+                if len(self._fragments) == 1:  # the thread knows of those that wait
+                    self._ring()
 
     def look(self) -> None:
         """The number of watchers changed: listen, or stop."""
@@ -199,18 +204,19 @@ class Channel:
     def _serve(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> None:
         """Send and receive until there has been nothing to do for a while."""
         last_needed = monotonic()
-        next_send = 0.0
+        next_send = next_fragments = 0.0
         with selectors.DefaultSelector() as selector:
             selector.register(bell.file, selectors.EVENT_READ)
             selector.register(connection.fileno(), selectors.EVENT_READ)
             while True:
                 self._listen_if_wanted(connection)
                 now = monotonic()
-                if self._has_something_to_send and now >= next_send:
-                    self._send(connection, bell)
+                if self._has_something_to_send and now >= self._due(next_send, next_fragments):
+                    sent = self._send(connection, bell)
                     took = monotonic() - now
                     now += took
                     next_send = now + min(max(_GAP, took * _SHARE), _LONGEST_GAP)
+                    next_fragments = now + min(sent * _FRAGMENT_GAP, _LONGEST_FRAGMENT_GAP)
                 if self.listening:
                     self._receive(connection)
                 if self._is_needed:
@@ -221,9 +227,14 @@ class Channel:
                 if patience <= 0:
                     with self._lock:
                         bell.unmute()
-                    if self._has_something_to_send or self._wants_to_listen != self.listening:
+                    if self._wants_to_listen != self.listening:
                         continue
-                    patience = _SILENCE if self.listening else _IDLE
+                    if self._has_something_to_send:
+                        patience = self._due(next_send, next_fragments) - now
+                        if patience <= 0:
+                            continue
+                    else:
+                        patience = _SILENCE if self.listening else _IDLE
                 if not selector.select(patience) and patience == _SILENCE:
                     connection.execute(sql.TRY)
 
@@ -238,7 +249,11 @@ class Channel:
             self.listening = True
             self._hub.poke_all(self.alias)
 
-    def _send(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> None:
+    def _due(self, next_send: float, next_fragments: float) -> float:
+        return next_send if self._sessions else max(next_send, next_fragments)
+
+    def _send(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> int:
+        """How many packets of fragments were sent."""
         with self._lock:
             bell.mute()
             fragments, sessions = [packet.payload() for packet in self._fragments], self._sessions
@@ -253,6 +268,7 @@ class Channel:
         with self._lock:
             if not self._has_something_to_send:
                 self._all_sent.set()
+        return len(fragments)
 
     def _receive(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         connection.pgconn.consume_input()

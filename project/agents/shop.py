@@ -52,8 +52,10 @@ def _after(heard: Heard) -> Line:
             "Understood, **no money was paid back**. The order stays as it is. "
             "Shall I ask the workshop for a spare part instead?"
         )
+    told = last.text.rpartition("\n\n")[2]  # a changed call is told with what ran, and then its result
+    how = "Done" if told == last.text else "Done, as you changed it"
     return Line(
-        f"Done. {last.text}\n\n"
+        f"{how}. {told}\n\n"
         "The refund was paid exactly once: had the worker died in between, the next one would have known."
     )
 

@@ -15,9 +15,11 @@ pytest.importorskip("pydantic_ai")
 
 from asgiref.sync import async_to_sync, sync_to_async
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool, ToolReturn
-from pydantic_ai.capabilities import HandleDeferredToolCalls, Hooks
+from pydantic_ai.capabilities import HandleDeferredToolCalls, Hooks, NativeTool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import BinaryContent
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
 from pydantic_ai.toolsets import ApprovalRequiredToolset, ExternalToolset, FunctionToolset
 
@@ -33,6 +35,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def run(agent: Any, session: str = "s", **options: Any) -> Any:
     return durable(agent, name="writer", **options).run(session, "go")
+
+
+def noting(seen: list[str]) -> Any:
+    """A tool that notes when it begins and when it ends."""
+
+    async def work(ctx: RunContext) -> str:
+        seen.append(f"{ctx.tool_name} {ctx.tool_call_id}")
+        await asyncio.sleep(0.05)
+        seen.append(f"end {ctx.tool_call_id}")
+        return "done"
+
+    return work
 
 
 def results(store: SessionStore, session: str = "s") -> list[tuple[Any, bool]]:
@@ -132,6 +146,22 @@ class TestExecution:
         assert run(agent).kind == "completed"
         assert results(store) == [("met", False), ("met", False)]
 
+    def test_a_sequential_tool_runs_alone_and_in_order(self, store: SessionStore) -> None:
+        for way in ("sync", "async"):
+            seen: list[str] = []
+            names = ("free", "alone", "alone", "free", "free")
+            calls = [call(name, f"c{number}") for number, name in enumerate(names)]
+            agent = Agent(Script(calls, "done").model)
+
+            agent.tool(name="free")(noting(seen))
+            agent.tool(name="alone", sequential=True)(noting(seen))
+            driven = durable(agent, name="writer")
+            kind = (driven.run if way == "sync" else async_to_sync(driven.arun))(way, "go").kind
+            assert kind == "completed"
+            assert [line for line in seen if line.startswith("alone")] == ["alone c1", "alone c2"]
+            assert seen[:6] == ["free c0", "end c0", "alone c1", "end c1", "alone c2", "end c2"]
+            assert {*seen[6:8]} == {"free c3", "free c4"}
+
     def test_bad_arguments_and_unknown_tools_are_errors_the_model_can_mend(self, store: SessionStore) -> None:
         ran: list[int] = []
         script = Script(
@@ -188,6 +218,48 @@ class TestExecution:
         assert run(agent).kind == "completed"
         assert [is_error for _, is_error in results(store)] == [True, False]
         assert "There is no x." in script.text(1)
+
+    def test_retries_of_a_tool_count_across_the_turns_of_a_run(self, store: SessionStore) -> None:
+        """As in pydantic-ai, a success begins the count again, and one more than `retries` fails the run."""
+        seen: list[tuple[str, int, bool]] = []
+        for session, name, bad in (("args", "check", {"name": 1}), ("body", "find", {"name": "x"})):
+            good = {"name": "y"}
+            lines = [bad, good, bad, bad, bad, good]
+            script = Script(*[[call(name, f"c{n}", **given)] for n, given in enumerate(lines)])
+            agent = Agent(script.model, retries=2)
+
+            @agent.tool(name=name)
+            def find(ctx: RunContext, name: str, at: str = session) -> str:
+                seen.append((at, ctx.retry, ctx.last_attempt))
+                if name == "x":
+                    raise ModelRetry("There is no x.")
+                return name
+
+            outcome = run(agent, session)
+            assert (outcome.kind, outcome.error["code"]) == ("failed", "tool_retries_exceeded"), session
+            assert f"'{name}' exceeded max retries count of 2" in outcome.error["message"]
+            assert len(script.asked) == 5
+            errors = [is_error for _, is_error in results(store, session)]
+            assert errors == [True, False, True, True, True]
+        body = [(retry, last) for at, retry, last in seen if at == "body"]
+        assert body == [(0, False), (1, False), (0, False), (1, False), (2, True)]
+        assert [retry for at, retry, _ in seen if at == "args"] == [1]
+
+    def test_what_a_tool_enqueues_goes_with_its_result(self, store: SessionStore) -> None:
+        script = Script([call("look")], "done", "again")
+        agent = Agent(script.model)
+
+        @agent.tool
+        def look(ctx: RunContext) -> str:
+            ctx.enqueue("The door is open.")
+            return "seen"
+
+        run(agent)
+        run(agent)
+        for asked in script.asked[1:]:
+            part, enqueued = asked[2].parts
+            assert (part.content, part.part_kind) == ("seen", "tool-return")
+            assert "The door is open." in str(enqueued.content)
 
     def test_what_a_tool_raises_is_an_error_result(self, store: SessionStore) -> None:
         agent = Agent(Script([call("fail")], "sorry").model)
@@ -303,6 +375,40 @@ class TestToolsets:
         agent = Agent(Script([call("add", a=1, b=2)], "done").model, toolsets=[MCPToolset(server)])
         assert run(agent).kind == "completed"
         assert results(store) == [(3, False)]
+
+    def test_prefixed_and_prepared_ones(self, store: SessionStore) -> None:
+        script = Script([call("shop_look"), call("shop_hidden", "b")], "done")
+        tools = FunctionToolset([Tool(lambda: "seen", name="look"), Tool(lambda: "no", name="hidden")])
+
+        async def only_look(ctx: RunContext, defined: list[ToolDefinition]) -> list[ToolDefinition]:
+            return [tool for tool in defined if tool.name == "look"]
+
+        agent = Agent(script.model, toolsets=[tools.prepared(only_look).prefixed("shop")])
+        assert run(agent).kind == "completed"
+        assert [tool.name for tool in script.infos[0].function_tools] == ["shop_look"]
+        assert ("seen", False) in results(store)
+        assert ("no", False) not in results(store)
+
+    def test_native_ones_and_hooks_of_the_model_are_there_on_every_turn(self, store: SessionStore) -> None:
+        script, asked = Script([call("look")], "done"), []
+        hooks: Any = Hooks()
+
+        class Searching(FunctionModel):
+            @classmethod
+            def supported_native_tools(cls) -> frozenset[type]:
+                return frozenset({WebSearchTool})
+
+        @hooks.on.before_model_request
+        async def before(ctx: Any, request: Any) -> Any:
+            asked.append(current_turn().turn_id)
+            return request
+
+        agent = Agent(Searching(script.says), capabilities=[NativeTool(WebSearchTool()), hooks])
+        agent.tool_plain(name="look")(lambda: "seen")
+        assert run(agent).kind == "completed"
+        native = [info.model_request_parameters.native_tools for info in script.infos]
+        assert [[type(tool) for tool in tools] for tools in native] == [[WebSearchTool]] * 2
+        assert len(set(asked)) == len(asked) == 2
 
     def test_external_tools_are_the_clients(self, store: SessionStore) -> None:
         schema = {"type": "object", "properties": {"where": {"type": "string"}}, "required": ["where"]}

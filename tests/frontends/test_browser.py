@@ -65,7 +65,7 @@ class Site:
 
     def open(self, name: str) -> Any:
         page = self._context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(30_000)
         page.on("pageerror", self._hear)
         page.goto(f"{self.server.url}/pages/{name}/")
         return page
@@ -95,7 +95,7 @@ def site(person: Any, session: str, bundles: Path) -> Iterator[Site]:
 
 def say(page: Any, text: str) -> None:
     page.fill("input", text)
-    page.click("text=Send")
+    page.click('text="Send"')
 
 
 def shows(page: Any, *said: str) -> None:
@@ -128,6 +128,8 @@ def test_the_ai_sdk(name: str, site: Site, worker: Worker) -> None:
             "Paid.",
             calls("refund", cents=6),
             "Not paid.",
+            calls("refund", cents=9),
+            "Paid less.",
             calls("locate"),
             "There.",
         ),
@@ -185,49 +187,50 @@ def test_the_ai_sdk(name: str, site: Site, worker: Worker) -> None:
         shows(page, *told)
         rests(page)
 
-    # Approved, denied, answered; each as well after a reload.
+    # Approved, denied, changed, answered; each as well after a reload.
     for prompt, click, state, said in (
         ("pay", "Approve", "output-available", "Paid."),
         ("pay more", "Deny", "output-denied", "Not paid."),
+        ("pay less", "Edit", "output-available", "Paid less."),
         ("where", "Locate", "output-available", "There."),
     ):
         say(page, prompt)
-        page.wait_for_selector(f"text={click}")
+        page.wait_for_selector(f'text="{click}"')
         page.reload()
-        page.click(f"text={click}")
+        page.click(f'text="{click}"')
         told += [prompt, said]
         shows(page, *told)
         rests(page)
         assert page.locator("[data-tool]").last.get_attribute("data-state") == state
         page.reload()
         shows(page, *told)
-    assert refunds == [{"cents": 5}]
+    assert refunds == [{"cents": 5}, {"cents": 1}]
 
     # Stopped, it keeps what was said; and it is said again.
     say(page, "now")
     stopped.go()
     shows(page, *told, "now", "Wait")
-    page.click("text=Stop")
+    page.click('text="Stop"')
     rests(page)
     page.reload()
     shows(page, *told, "now", "Wait")
-    page.click("text=Again")
+    page.click('text="Again"')
     told += ["now", "Here it is."]
     shows(page, *told)
     rests(page)
 
     # Two tabs: both are asked, one answers, and the other is told what became of it.
     say(page, "pay the most")
-    page.wait_for_selector("text=Approve")
+    page.wait_for_selector('text="Approve"')
     second = site.open(name)
-    second.wait_for_selector("text=Approve")
-    page.click("text=Approve")
+    second.wait_for_selector('text="Approve"')
+    page.click('text="Approve"')
     told += ["pay the most", "Both saw it."]
     shows(page, *told)
-    second.click("text=Deny")
+    second.click('text="Deny"')
     shows(second, *told)
     rests(second)
-    assert refunds == [{"cents": 5}, {"cents": 7}]
+    assert refunds == [{"cents": 5}, {"cents": 1}, {"cents": 7}]
 
 
 def test_ag_ui(site: Site, worker: Worker) -> None:
@@ -243,10 +246,12 @@ def test_ag_ui(site: Site, worker: Worker) -> None:
             "Paid.",
             calls("refund", cents=6),
             "Not paid.",
+            calls("refund", cents=9),
+            "Paid less.",
             calls("locate"),
             "There.",
         ),
-        stopped.turn,
+        *(stopped.turn, "Here it is.", calls("refund", cents=7), "Both saw it."),
     ]
     refunds: list[Any] = []
 
@@ -296,27 +301,45 @@ def test_ag_ui(site: Site, worker: Worker) -> None:
     for prompt, click, said in (
         ("pay", "Approve", "Paid."),
         ("pay more", "Deny", "Not paid."),
+        ("pay less", "Edit", "Paid less."),
         ("where", "Locate", "There."),
     ):
         say(page, prompt)
-        page.wait_for_selector(f"text={click}")
+        page.wait_for_selector(f'text="{click}"')
         page.reload()
-        page.click(f"text={click}")
+        page.click(f'text="{click}"')
         told += [prompt, said]
         shows(page, *told)
         rests(page)
         page.reload()
         shows(page, *told)
         rests(page)
-    assert refunds == [{"cents": 5}]
+    assert refunds == [{"cents": 5}, {"cents": 1}]
 
     say(page, "now")
     stopped.go()
     shows(page, *told, "now", "Wait")
-    page.click("text=Stop")
+    page.click('text="Stop"')
     rests(page)
     page.reload()
     shows(page, *told, "now", "Wait")
+    rests(page)
+    page.click('text="Again"')
+    told += ["now", "Here it is."]
+    shows(page, *told)
+    rests(page)
+
+    say(page, "pay the most")
+    page.wait_for_selector('text="Approve"')
+    second = site.open("ag-ui")
+    second.wait_for_selector('text="Approve"')
+    page.click('text="Approve"')
+    told += ["pay the most", "Both saw it."]
+    shows(page, *told)
+    second.click('text="Deny"')
+    shows(second, *told)
+    rests(second)
+    assert refunds == [{"cents": 5}, {"cents": 1}, {"cents": 7}]
 
 
 def _unique(script: list[Any]) -> list[Any]:

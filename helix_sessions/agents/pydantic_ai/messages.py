@@ -30,6 +30,9 @@ from helix_sessions.messages.tool_outputs import as_text
 OUTPUT_RETRIES = "output_retries"
 """In an assistant's message: how often the run has asked for another output so far."""
 
+RETRIES_EXCEEDED = "retries_exceeded"
+"""In pydantic-ai's form of a result: why the run fails now, its tool having failed too often."""
+
 _FILE_KINDS = {"image": "image-url", "audio": "audio-url", "video": "video-url"}
 
 
@@ -144,6 +147,67 @@ def output_retries(messages: Sequence[Mapping[str, Any]], run_id: str) -> int:
         if message["role"] == "assistant" and isinstance(native, dict):
             return int(message.get(OUTPUT_RETRIES, 0)) if native.get("run_id") == run_id else 0
     return 0
+
+
+def tool_retries(messages: Sequence[Mapping[str, Any]], run_id: str) -> dict[str, int]:
+    """How often the run has asked for another call of each tool, since the tool succeeded last."""
+    counts: dict[str, int] = {}
+    for step in _steps(messages, run_id):
+        results = [part for part in map(_first_part, step) if part]
+        failed = {part["tool_name"] for part in results if _asks_again(part)}
+        for name in {part["tool_name"] for part in results} - failed:
+            counts.pop(name, None)
+        for name in failed:
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def retries_exceeded(messages: Sequence[Mapping[str, Any]], run_id: str) -> str | None:
+    """Why the run fails now; `None`: it does not."""
+    *_, last = [(), *_steps(messages, run_id)]
+    found = (dict(message.get("message") or {}).get(RETRIES_EXCEEDED) for message in last)
+    return next((str(text) for text in found if text), None)
+
+
+def exceeded(call: ToolCallPart, error: Exception) -> tuple[str, dict[str, Any]]:
+    """The result of a call whose tool may not ask for another one any more."""
+    text = str(error.__cause__ or error)
+    part = ToolReturnPart(tool_name=call.tool_name, content=text, tool_call_id=call.tool_call_id)
+    part.outcome = "failed"
+    native = _dumped(ModelRequest(parts=[part]))
+    del native["parts"][0]["content"]
+    return text, {**native, RETRIES_EXCEEDED: str(error)}
+
+
+def enqueued_parts(enqueued: Sequence[Any]) -> list[Any]:
+    """What a tool has put into the conversation, which goes with its result."""
+    said = [message for pending in enqueued for message in pending.messages]
+    return [part for message in said if isinstance(message, ModelRequest) for part in message.parts]
+
+
+def _steps(messages: Sequence[Mapping[str, Any]], run_id: str) -> list[list[Mapping[str, Any]]]:
+    """The tool messages after each answer of the run."""
+    found: list[list[Mapping[str, Any]]] = []
+    step: list[Mapping[str, Any]] | None = None
+    for message in messages:
+        if message["role"] == "assistant":
+            native = message.get("message")
+            step = [] if isinstance(native, dict) and native.get("run_id") == run_id else None
+            found += [] if step is None else [step]
+        elif message["role"] == "tool" and step is not None:
+            step.append(message)
+    return found
+
+
+def _first_part(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    native = message.get("message")
+    parts = native.get("parts") if isinstance(native, dict) else None
+    return dict(parts[0]) if parts and parts[0].get("tool_name") else None
+
+
+def _asks_again(part: Mapping[str, Any]) -> bool:
+    """Whether a result asks for another call; newer versions say so of a tool's return."""
+    return part.get("part_kind") == "retry-prompt" or part.get("outcome") == "retried"
 
 
 def prompt_of(prompt: Any) -> Any:

@@ -242,6 +242,8 @@ def _answer(call: WaitingCall, entry: Mapping[str, Any]) -> CallAnswer:
             raise Refused(f"The answer to {call.call_id!r} has to say whether it is approved.")
         if isinstance(decision.get("reason"), str):
             given["reason"] = decision["reason"]
+        if "arguments" in decision:
+            given["arguments"] = decision["arguments"]
     return CallAnswer(call_id=call.call_id, given=given)
 
 

@@ -1,6 +1,6 @@
 """Answers to waiting calls that come with a message of a page: checked all, then submitted all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ class CallAnswer:
 
     call_id: str
     given: dict[str, Any]
-    """The arguments of `submit_tool_result`: `result`, `error` or `approved`, and `reason`."""
+    """The arguments of `submit_tool_result`: `result`, `error` or `approved`, `reason` and `arguments`."""
 
 
 def submit(store: SessionStore, user: Any, session_id: str, answers: Iterable[CallAnswer]) -> int:
@@ -33,8 +33,11 @@ def submit(store: SessionStore, user: Any, session_id: str, answers: Iterable[Ca
     return sum(remaining.values())
 
 
-def of_parts(parts: Iterable[dict[str, Any]], waiting: set[str]) -> Iterator[CallAnswer]:
-    """The answers among the parts of an AI SDK message, to calls that wait."""
+def of_parts(
+    parts: Iterable[dict[str, Any]], waiting: set[str], edited: Mapping[str, Any]
+) -> Iterator[CallAnswer]:
+    """The answers among the parts of an AI SDK message, to calls that wait. `edited`: what is to be executed
+    instead of what was asked for, by call."""
     for part in parts:
         call_id, state = part.get("toolCallId"), part.get("state")
         if call_id not in waiting:
@@ -45,6 +48,8 @@ def of_parts(parts: Iterable[dict[str, Any]], waiting: set[str]) -> Iterator[Cal
             given: dict[str, Any] = {"approved": decision.get("approved")}
             if decision.get("reason"):
                 given["reason"] = decision["reason"]
+            if call_id in edited:
+                given["arguments"] = edited[call_id]
             yield CallAnswer(call_id=call_id, given=given)
         elif state == "output-available":
             yield CallAnswer(call_id=call_id, given={"result": part.get("output")})

@@ -4,7 +4,14 @@ from typing import Any
 
 from rest_framework import serializers
 
-from helix_sessions.api.serializers.fields import ChoiceText, DocumentField, IdField, Input, ObjectsField
+from helix_sessions.api.serializers.fields import (
+    ChoiceText,
+    DocumentField,
+    IdField,
+    Input,
+    ObjectField,
+    ObjectsField,
+)
 from helix_sessions.types import DELIVERIES
 
 TRIGGERS = ("submit-message", "regenerate-message")
@@ -30,6 +37,10 @@ class ChatInput(OpenInput):
         required=False, allow_null=True, help_text="With `regenerate-message`: the answer to replace."
     )
     delivery = ChoiceText(DELIVERIES, required=False)
+    arguments = ObjectField(
+        required=False,
+        help_text="By the id of a call that is approved: what to execute instead of its arguments.",
+    )
 
 
 class UIMessageInput(OpenInput):

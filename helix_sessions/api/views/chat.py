@@ -124,7 +124,8 @@ class ChatView(FrontView):
         if last["role"] == "user":
             return self._say(session_id, last["id"], parts, given.get("delivery", "steer"), slot)
         waiting = following.standing(session_id).waiting
-        found = list(answers.of_parts(parts, {call.call_id for call in waiting}))
+        calls = {call.call_id for call in waiting}
+        found = list(answers.of_parts(parts, calls, given.get("arguments", {})))
         self.check_policy(self.request, "submit_tool_result", session_id)
         asked = last["id"].removesuffix(ANSWER_SUFFIX)
         whole = whole_store()

@@ -15,4 +15,13 @@ export class SessionAgent extends HttpAgent {
   connect() {
     return transformHttpEventStream(runHttpRequest(() => fetch(this.url)));
   }
+
+  // The last answer is taken back, and given anew: follow it.
+  async regenerate() {
+    const body = JSON.stringify({ messages: [], trigger: "regenerate-message" });
+    const headers = { ...this.headers, "Content-Type": "application/json" };
+    const answer = await fetch(this.url.replace("/ag-ui/", "/chat/"), { method: "POST", headers, body });
+    if (!answer.ok) throw new Error(await answer.text());
+    await answer.body.cancel();
+  }
 }

@@ -3,7 +3,7 @@ import { SessionAgent } from "./SessionAgent.js";
 const { session, csrf } = document.body.dataset;
 const agent = new SessionAgent({ sessionId: session, csrfToken: csrf });
 const root = document.getElementById("root");
-root.innerHTML = `<main data-status="loading"><section></section><input><button>Send</button><button>Stop</button></main>`;
+root.innerHTML = `<main data-status="loading"><section></section><input><button>Send</button><button>Stop</button><button>Again</button></main>`;
 const [main, list, input] = ["main", "section", "input"].map((name) => root.querySelector(name));
 
 function node(name, dataset, text = "") {
@@ -31,6 +31,8 @@ function show() {
     } else {
       list.append(button("Approve", () => answer({ approved: true })));
       list.append(button("Deny", () => answer({ approved: false, reason: "No." })));
+      const edited = { ...interrupt.metadata.arguments, cents: 1 };
+      list.append(button("Edit", () => answer({ approved: true, arguments: edited })));
     }
   }
 }
@@ -51,11 +53,15 @@ async function follow(start) {
 
 const run = (parameters) => follow(() => agent.runAgent(parameters, follower));
 
-const [send, stop] = root.querySelectorAll("button");
+const [send, stop, again] = root.querySelectorAll("button");
 send.onclick = () => {
   agent.addMessage({ id: crypto.randomUUID(), role: "user", content: input.value });
   run({});
 };
 stop.onclick = () => fetch(`/api/sessions/${session}/chat/stop/`, { method: "POST", headers: { "X-CSRFToken": csrf } });
+again.onclick = async () => {
+  await agent.regenerate();
+  follow(() => agent.follow(follower));
+};
 
 follow(() => agent.follow(follower));

@@ -9,8 +9,9 @@ function Part({ part, chat }) {
   if (part.type === "text") return <span data-text>{part.text}</span>;
   if (!part.type.startsWith("tool-")) return null;
   const tool = part.type.slice("tool-".length);
-  const answer = (approved) =>
-    chat.addToolApprovalResponse({ id: part.approval.id, approved, reason: approved ? undefined : "No." });
+  const answer = (approved, options) =>
+    chat.addToolApprovalResponse({ id: part.approval.id, approved, reason: approved ? undefined : "No.", options });
+  const edited = { body: { arguments: { [part.toolCallId]: { ...part.input, cents: 1 } } } };
   const output = { city: "Kyiv" };
   return (
     <div data-tool={tool} data-state={part.state}>
@@ -19,6 +20,7 @@ function Part({ part, chat }) {
         <>
           <button onClick={() => answer(true)}>Approve</button>
           <button onClick={() => answer(false)}>Deny</button>
+          <button onClick={() => answer(true, edited)}>Edit</button>
         </>
       )}
       {part.state === "input-available" && tool === "locate" && (

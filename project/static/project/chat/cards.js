@@ -28,7 +28,8 @@ export function toolCard(part, { took, open, onToggle }) {
       h("span", { class: "state" }, part.state === "done" ? duration(took) : STATES[part.state] ?? part.state)),
     block("Input", part.edited ?? part.input ?? part.inputText),
     block(part.state === "failed" ? "Error" : "Output", part.output),
-    part.state === "denied" ? h("p", { class: "note" }, "You denied this call. It was not executed.") : null);
+    part.state === "denied" ? h("p", { class: "note" }, "You denied this call. It was not executed.") : null,
+    part.edited ? h("p", { class: "note" }, "You changed the arguments before it ran.") : null);
   card.addEventListener("toggle", () => onToggle(card.open));
   return card;
 }

@@ -68,7 +68,7 @@ export class Conversation {
     this.messages = messagesOf(page.items.toReversed(), this.earlier);
     const thumbs = new Map(feedback.items.map((given) => [given.position, given.rating]));
     for (const message of this.messages) message.rating = thumbs.get(message.answeredAt) ?? null;
-    markDecisions(this.messages, state.pending_client_tool_calls ?? {}, this.log.denied);
+    markDecisions(this.messages, state.pending_client_tool_calls ?? {}, this.log);
     this.state = state;
     this.#change();
   }

@@ -46,11 +46,13 @@ function addResult(answer, message) {
   part.state = message.is_error ? "failed" : "done";
 }
 
-/* Mark the calls that wait for a person, as the session's state knows them, and those a person has denied. */
-export function markDecisions(messages, pending, denied) {
+/* Mark the calls that wait for a person, as the session's state knows them, and those a person has denied or
+   changed, as its log does. */
+export function markDecisions(messages, pending, { denied, edited }) {
   for (const message of messages)
     for (const part of message.parts) {
       const call = part.type === "tool" ? pending[part.callId] : undefined;
+      if (part.type === "tool" && edited.has(part.callId)) part.edited = edited.get(part.callId);
       if (part.state === "failed" && denied.has(part.callId)) part.state = "denied";
       if (call && !call.submitted_at && part.state === "running")
         Object.assign(part, { state: "asking", approvalId: call.approval_id, deadline: call.deadline });

@@ -21,6 +21,7 @@ export class Log {
     this.durations = new Map();
     this.children = new Map();
     this.denied = new Set();
+    this.edited = new Map();
     this.#id = id;
     this.#onEvent = onEvent;
     this.#onOpen = onOpen;
@@ -55,6 +56,7 @@ export class Log {
   #note({ type, data, created_at: at }) {
     if (type === "tool_responded" || type === "tool_error") this.durations.set(data.tool_call_id, data.duration_ms);
     if (type === "tool_result_submitted" && data.answer === "denied") this.denied.add(data.tool_call_id);
+    if (type === "tool_result_submitted" && data.edited) this.edited.set(data.tool_call_id, data.arguments);
     if (type === "subagent_spawned" && data.parent_tool_call_id)
       this.children.set(data.parent_tool_call_id, { id: data.sub_session_id, agent: data.agent_type, since: at });
     if (type === "subagent_result" && this.children.has(data.parent_tool_call_id)) {
