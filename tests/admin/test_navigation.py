@@ -1,15 +1,11 @@
 """One navigation on all pages, for what its user may see."""
 
 import re
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
-from helix_sessions.admin import worker_views
-from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from tests.admin.places import (
     APP,
@@ -19,7 +15,6 @@ from tests.admin.places import (
     WAITING,
     action,
     make_busy_session,
-    make_stuck,
     page_of,
 )
 
@@ -80,25 +75,3 @@ def test_the_way_back_to_the_list_keeps_its_filters(viewer: Client, store: Sessi
     found = re.search(r'href="([^"]*busy/change/\?[^"]*)"', listed)
     assert found is not None
     assert f'href="{LIST}?agent=support">Sessions</a>' in viewer.get(found[1]).content.decode()
-
-
-def test_workers_and_what_they_drive(
-    viewer: Client, stranger: Client, store: SessionStore, monkeypatch: pytest.MonkeyPatch
-):
-    for number in range(4):
-        store.create_session(f"s-{number}", agent_type="support")
-        store.create_run(f"s-{number}")
-        store.acquire_lease(f"s-{number}", "<b>one</b>" if number < 3 else "two", 60)
-    make_stuck("s-0")
-    store.create_session("idle", agent_type="a")
-    store.create_session("left", agent_type="a")
-    store.create_run("left")
-    store.acquire_lease("left", "gone", 60)
-    Session.objects.filter(session_id="left").update(lease_expires_at=timezone.now() - timedelta(hours=1))
-    monkeypatch.setattr(worker_views, "SHOWN", 2)
-    response = viewer.get(WORKERS)
-    found = [(w.name, w.count, w.stuck, w.unlisted) for w in response.context["workers"]]
-    assert found == [("<b>one</b>", 3, 1, 1), ("two", 1, 0, 0)]
-    assert "&lt;b&gt;one&lt;/b&gt;" in response.content.decode()
-    assert stranger.get(WORKERS).status_code == 403
-    assert "No worker drives" not in response.content.decode()
