@@ -1,9 +1,8 @@
 """`python -m bench.admin [--sessions N] [--events N]`: how quick the operator's console is on PostgreSQL.
 
-Made by the server out of one: many sessions, and one of them with a tenth of all events. Times are those of
-whole requests, from the address to the page, as a superuser; the median of several after one to warm up.
-Beside it are the time spent waiting for the database and the processor time of this process, which a busy
-machine changes less.
+`bench.admin_fill` says of what. Times are those of whole requests, from the address to the page, as a
+superuser; the median of several after one to warm up. Beside it are the time spent waiting for the database
+and the processor time of this process, which a busy machine changes less.
 """
 
 import argparse
@@ -22,6 +21,7 @@ LIST_BAR = 300.0
 PAGE_BAR = 500.0
 LIST = "/admin/helix_sessions/session/"
 
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.admin", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1_000_000)
@@ -33,7 +33,12 @@ def main() -> None:
         os.environ["HELIX_DEBUG"] = "0"
         os.environ.setdefault("HELIX_SECRET_KEY", "bench")
         os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
-        _fill(arguments.sessions, arguments.events)
+        import django
+
+        django.setup()
+        from bench.admin_fill import fill
+
+        fill(arguments.sessions, arguments.events)
         sys.exit(_measure(arguments.sessions, arguments.events))
 
 
@@ -79,7 +84,8 @@ def _measure(sessions: int, events: int) -> int:
         "session, runs": (f"{LIST}original/runs/", PAGE_BAR),
         "now, an hour": (f"{LIST}now/panels/?window=hour", LIST_BAR),
         "now, a day": (f"{LIST}now/panels/?window=day", LIST_BAR),
-        "now, a fortnight": (f"{LIST}now/panels/?window=fortnight", PAGE_BAR),
+        "now, a fortnight": (f"{LIST}now/panels/?window=fortnight", LIST_BAR),
+        "workers": (f"{LIST}workers/", LIST_BAR),
         "list, a cause": (f"{LIST}?cause={_cause()}&within=day", LIST_BAR),
         "now and dashboard, not kept": ("/admin/helix_sessions/", 2 * PAGE_BAR),
     }

@@ -45,7 +45,7 @@ _MADE = {
     "runnable_at": f"""CASE WHEN n %% 900 = 5 AND {_ACTIVE} THEN created_at - interval '1 hour'
         WHEN {_RUNNING} THEN created_at + interval '1 day' END""",
     "interrupt_requested_at": "CASE WHEN n %% 10000 = 4 THEN created_at - interval '1 hour' END",
-    "pending_inputs": "CASE WHEN n %% 10000 = 6 THEN 90 WHEN n %% 100 = 6 THEN 2 ELSE 0 END",
+    "pending_inputs": "CASE WHEN n %% 10000 = 6 THEN 900 WHEN n %% 100 = 6 THEN 2 ELSE 0 END",
     "head_seq": "{per_session}",
     "message_count": "n %% 40",
     "tags": """CASE WHEN n %% 1000 = 0 THEN '["vip"]'::json ELSE '[]'::json END""",
@@ -78,7 +78,7 @@ INSERT INTO helix_sessions_input (session_id, input_id, prompt, delivery, admitt
 SELECT 'filled-' || lpad(n::text, 8, '0'), 'input-' || i, '{{"content": "Go on."}}', 'queue', 'queue', i,
        now() - n * interval '1.2 seconds'
 FROM generate_series(6, {sessions}, 100) AS n,
-     generate_series(1, CASE WHEN n %% 10000 = 6 THEN 90 ELSE 2 END) AS i
+     generate_series(1, CASE WHEN n %% 10000 = 6 THEN 900 ELSE 2 END) AS i
 """
 
 _WORKERS = """
@@ -118,10 +118,21 @@ def fill(sessions: int, events: int) -> None:
     from django.core.management import call_command
     from django.db import connection
 
+    call_command("migrate", verbosity=0)
+    insert(sessions, events, tell=True)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+
+
+def insert(sessions: int, events: int, *, tell: bool = False) -> None:
+    """The rows, in a database whose tables are empty."""
+    from django.db import connection
+    from django.utils import timezone
+
     from helix_sessions.models import Session
     from helix_sessions.store import SessionStore
+    from helix_sessions.store.maintenance.run_tallies import tally
 
-    call_command("migrate", verbosity=0)
     store = SessionStore()
     store.create_session(
         "original", agent_type="agent-0", metadata={"channel": "chat"}, custom_state={"n": 1}
@@ -148,8 +159,10 @@ def fill(sessions: int, events: int) -> None:
         ):
             started = perf_counter()
             cursor.execute(sql.replace("%%", "%"))
-            print(f"{cursor.rowcount:>12,} rows in {perf_counter() - started:.0f} s", flush=True)
+            if tell:
+                print(f"{cursor.rowcount:>12,} rows in {perf_counter() - started:.0f} s", flush=True)
         cursor.execute(
             "UPDATE helix_sessions_session SET head_seq = %s WHERE session_id = 'original'", [long_log]
         )
-        cursor.execute("VACUUM ANALYZE")
+    while tally(store.using, timezone.now()):  # as a worker does
+        pass

@@ -19,7 +19,7 @@ from helix_sessions.models import Run, Session, Worker
 from helix_sessions.models.session_querysets import RUNNING
 from helix_sessions.store.driving.workers import ALIVE, FORGOTTEN
 
-MOST_DRIVEN = 2_000
+MOST_DRIVEN = 1_000
 """So many leases are looked at."""
 NAMED = 10
 """So many sessions of a worker are named; the rest are counted."""
@@ -158,6 +158,8 @@ def _leases() -> list[dict[str, Any]]:
 
 
 def _began(session_ids: list[str]) -> dict[str, datetime]:
+    if not session_ids:
+        return {}
     rows = stored(Run).running().filter(session__session_id__among=session_ids)
     return dict(rows.values_list("session_id", "started_at"))
 

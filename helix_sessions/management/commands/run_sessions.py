@@ -20,6 +20,8 @@ from helix_sessions.types import RunOutcome
 
 ALERTS_SECONDS = 5.0
 """How often it is seen whether an alert is due."""
+TALLIES_SECONDS = 60.0
+"""How often it is seen whether runs are to be counted."""
 
 
 class Command(StoreCommand):
@@ -70,12 +72,13 @@ class Command(StoreCommand):
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
 
     def _console(self, options: dict[str, Any]) -> ExitStack:
-        """What operators asked for in the admin, where there is one: bulk actions, and alerts."""
+        """What operators asked for in the admin, where there is one: bulk actions and alerts; and the counts that it shows."""
         stack = ExitStack()
         if apps.is_installed("django.contrib.admin"):
-            from helix_sessions.admin.companions import AlertWatcher, BulkRunner
+            from helix_sessions.admin.companions import AlertWatcher, BulkRunner, RunCounter
 
             stack.enter_context(AlertWatcher(options["database"], poll=max(options["poll"], ALERTS_SECONDS)))
+            stack.enter_context(RunCounter(options["database"], poll=TALLIES_SECONDS))
             runner = BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
             stack.enter_context(runner)
         return stack
