@@ -101,6 +101,14 @@ def helix_navigation(context: dict[str, Any], current: str = "") -> dict[str, An
     return {"places": places(request), "search_url": search_url(request), "current": current}
 
 
+@register.inclusion_tag("admin/helix_sessions/includes/entry_point.html", takes_context=True)
+def helix_entry(context: dict[str, Any]) -> dict[str, Any]:
+    """The console on the first page of the admin, for those who may see something of it."""
+    from helix_sessions.admin.entry_point import entry_of
+
+    return {"entry": entry_of(context["request"])}
+
+
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)
 def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The dashboard, for those who may see sessions."""

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
 from helix_sessions.store import SessionStore
@@ -15,6 +16,7 @@ from tests.admin.places import (
     WAITING,
     action,
     make_busy_session,
+    make_stuck,
     page_of,
 )
 
@@ -75,3 +77,20 @@ def test_the_way_back_to_the_list_keeps_its_filters(viewer: Client, store: Sessi
     found = re.search(r'href="([^"]*busy/change/\?[^"]*)"', listed)
     assert found is not None
     assert f'href="{LIST}?agent=support">Sessions</a>' in viewer.get(found[1]).content.decode()
+
+
+def test_the_first_page_of_the_admin_leads_to_it(
+    admin_client: Client, viewer: Client, stranger: Client, store: SessionStore
+):
+    page = viewer.get("/admin/").content.decode()
+    assert f'href="{APP}"' in page
+    assert navigation(viewer, "/admin/")[0] == ["Now", "Sessions", "Waiting", "Workers"]
+    assert "Nothing needs you now." in page
+    make_busy_session(store)
+    make_stuck("busy")
+    cache.clear()
+    page = viewer.get("/admin/").content.decode()
+    assert f'href="{LIST}?is=stuck"' in page
+    assert "Nothing needs you now." not in page
+    assert "hx-entry-point" not in stranger.get("/admin/").content.decode()
+    assert "Users" in admin_client.get("/admin/").content.decode()  # what was there still is
