@@ -92,8 +92,8 @@ class Workers:
 
     @property
     def driven(self) -> int:
-        """How many sessions are being driven."""
-        return sum(line.count - line.lost for line in self.lines)
+        """How many sessions are driven by those that are alive."""
+        return sum(line.count - line.lost for line in self.lines if line.is_alive)
 
 
 def workers(now: datetime) -> Workers:
