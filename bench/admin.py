@@ -1,9 +1,8 @@
 """`python -m bench.admin [--sessions N] [--events N]`: how quick the operator's console is on PostgreSQL.
 
-Made by the server out of one: many sessions, and one of them with a tenth of all events. Times are those of
-whole requests, from the address to the page, as a superuser; the median of several after one to warm up.
-Beside it are the time spent waiting for the database and the processor time of this process, which a busy
-machine changes less.
+`bench.admin_fill` says of what. Times are those of whole requests, from the address to the page, as a
+superuser; the median of several after one to warm up. Beside it are the time spent waiting for the database
+and the processor time of this process, which a busy machine changes less.
 """
 
 import argparse
@@ -22,75 +21,6 @@ LIST_BAR = 300.0
 PAGE_BAR = 500.0
 LIST = "/admin/helix_sessions/session/"
 
-_SESSIONS = """
-INSERT INTO helix_sessions_session ({columns})
-SELECT {values} FROM helix_sessions_session, generate_series(1, {count}) AS n WHERE session_id = 'original'
-"""
-
-_MADE = {
-    "session_id": "'filled-' || lpad(n::text, 8, '0')",
-    "user_id": "'user-' || n %% 1000",
-    "agent_type": "'agent-' || n %% 12",
-    "status": "(ARRAY['completed','completed','completed','failed','active','active','paused'])[1 + n %% 7]",
-    "created_at": "created_at - n * interval '1.2 seconds'",
-    "status_since": "created_at - n * interval '1.2 seconds'",
-    "updated_at": "created_at - n * interval '1.2 seconds'",
-    "expires_at": "CASE WHEN n %% 50 = 0 THEN created_at - n * interval '1 second' END",
-    "run_id": "CASE WHEN n %% 500 = 4 THEN 'run' END",
-    "awaiting_client": "n %% 700 = 5",
-    "waiting_since": "CASE WHEN n %% 700 = 5 THEN created_at - n * interval '1.2 seconds' END",
-    "pending_client_tool_calls": """CASE WHEN n %% 700 = 5 THEN '{"call": {"tool_call_id": "call",
-        "tool_name": "pay", "kind": "approval", "arguments": {"amount": 20}, "submitted_at": null}}'::json
-        END""",
-    "error_fingerprint": "CASE WHEN n %% 7 = 3 THEN md5('cause ' || n %% 40) END",
-    "runnable_at": "CASE WHEN n %% 900 = 4 THEN created_at - interval '1 hour' END",
-    "head_seq": "{per_session}",
-    "message_count": "n %% 40",
-    "tags": """CASE WHEN n %% 1000 = 0 THEN '["vip"]'::json ELSE '[]'::json END""",
-    "error": """CASE WHEN n %% 7 = 3 THEN json_build_object('code', 'timeout',
-        'message', 'host ' || n || ' did not answer') END""",
-    "usage": "json_build_object('input_tokens', n %% 5000, 'output_tokens', 10, 'cost', (n %% 997) / 1000.0)",
-}
-
-_WORDS = """
-INSERT INTO helix_sessions_messagewords (session_id, seq, searchable)
-SELECT 'filled-' || lpad(n::text, 8, '0'), 1,
-       'where is my parcel it was sent to street ' || n || ' on day ' || n %% 365
-FROM generate_series(1, {sessions}) AS n
-"""
-
-_RUNS = """
-INSERT INTO helix_sessions_run (session_id, run_id, turn, status, step_count, start_sequence, end_sequence,
-                                usage, metadata, started_at, ended_at)
-SELECT 'filled-' || lpad(n::text, 8, '0'), 'run', 1,
-       (ARRAY['completed', 'completed', 'completed', 'failed'])[1 + n %% 4], 2, 0, {per_session},
-       '{{"input_tokens": 900, "output_tokens": 40, "cost": 0.01, "model": "small"}}', '{{}}',
-       now() - n * interval '1.2 seconds' - interval '20 seconds', now() - n * interval '1.2 seconds'
-FROM generate_series(1, {sessions}) AS n
-"""
-
-_EVENTS = """
-INSERT INTO helix_sessions_event (session_id, seq, type, data, created_at)
-SELECT 'filled-' || lpad(n::text, 8, '0'), seq, 'note', '{{"text": "something happened"}}', now()
-FROM generate_series(1, {sessions}) AS n, generate_series(1, {per_session}) AS seq
-"""
-
-_LONG_LOG = """
-INSERT INTO helix_sessions_event (session_id, seq, type, data, message_position, created_at)
-SELECT 'original', seq,
-       (ARRAY['state_saved', 'run_updated', 'user_message', 'assistant_message', 'note'])[1 + seq %% 5],
-       CASE WHEN seq %% 5 IN (2, 3) THEN NULL ELSE '{{"step_count": 1, "checkpoint_id": "c"}}'::json END,
-       CASE WHEN seq %% 5 IN (2, 3) THEN seq END, now()
-FROM generate_series({first}, {last}) AS seq
-"""
-
-_LONG_TRANSCRIPT = """
-INSERT INTO helix_sessions_message (session_id, position, seq, role, content)
-SELECT 'original', seq, seq, CASE WHEN seq %% 5 = 2 THEN 'user' ELSE 'assistant' END,
-       json_build_object('role', 'user', 'content', repeat('All is well. ', 40))
-FROM generate_series({first}, {last}) AS seq WHERE seq %% 5 IN (2, 3)
-"""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.admin", description=__doc__)
@@ -103,50 +33,13 @@ def main() -> None:
         os.environ["HELIX_DEBUG"] = "0"
         os.environ.setdefault("HELIX_SECRET_KEY", "bench")
         os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
-        _fill(arguments.sessions, arguments.events)
+        import django
+
+        django.setup()
+        from bench.admin_fill import fill
+
+        fill(arguments.sessions, arguments.events)
         sys.exit(_measure(arguments.sessions, arguments.events))
-
-
-def _fill(sessions: int, events: int) -> None:
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connection
-
-    from helix_sessions.models import Session
-    from helix_sessions.store import SessionStore
-
-    call_command("migrate", verbosity=0)
-    store = SessionStore()
-    store.create_session(
-        "original", agent_type="agent-0", metadata={"channel": "chat"}, custom_state={"n": 1}
-    )
-    store.create_checkpoint("original")
-    head = store.load_state("original").head_seq
-    long_log = events // 10
-    per_session = max((events - long_log) // sessions, 1)
-    columns = [field.column for field in Session._meta.concrete_fields]
-    made = {name: value.replace("{per_session}", str(per_session)) for name, value in _MADE.items()}
-    values = ", ".join(made.get(name, f'"{name}"') for name in columns)
-    names = ", ".join(f'"{name}"' for name in columns)
-    place = {"first": head + 1, "last": long_log, "sessions": sessions, "per_session": per_session}
-    with connection.cursor() as cursor:
-        for sql in (
-            _SESSIONS.format(columns=names, values=values, count=sessions),
-            _RUNS.format(**place),
-            _EVENTS.format(**place),
-            _LONG_LOG.format(**place),
-            _LONG_TRANSCRIPT.format(**place),
-            _WORDS.format(**place),
-        ):
-            started = perf_counter()
-            cursor.execute(sql.replace("%%", "%"))
-            print(f"{cursor.rowcount:>12,} rows in {perf_counter() - started:.0f} s", flush=True)
-        cursor.execute(
-            "UPDATE helix_sessions_session SET head_seq = %s WHERE session_id = 'original'", [long_log]
-        )
-        cursor.execute("VACUUM ANALYZE")
 
 
 def _measure(sessions: int, events: int) -> int:
@@ -191,7 +84,8 @@ def _measure(sessions: int, events: int) -> int:
         "session, runs": (f"{LIST}original/runs/", PAGE_BAR),
         "now, an hour": (f"{LIST}now/panels/?window=hour", LIST_BAR),
         "now, a day": (f"{LIST}now/panels/?window=day", LIST_BAR),
-        "now, a fortnight": (f"{LIST}now/panels/?window=fortnight", PAGE_BAR),
+        "now, a fortnight": (f"{LIST}now/panels/?window=fortnight", LIST_BAR),
+        "workers": (f"{LIST}workers/", LIST_BAR),
         "list, a cause": (f"{LIST}?cause={_cause()}&within=day", LIST_BAR),
         "now and dashboard, not kept": ("/admin/helix_sessions/", 2 * PAGE_BAR),
     }

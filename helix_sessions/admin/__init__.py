@@ -9,6 +9,7 @@ from django.contrib import admin
 
 from helix_sessions.admin.alerts import AlertAdmin
 from helix_sessions.admin.audits import AuditEntryAdmin
+from helix_sessions.admin.entry_point import TEMPLATE
 from helix_sessions.admin.instructions import InstructionsAdmin
 from helix_sessions.admin.memories import MemoryAdmin
 from helix_sessions.admin.schedules import ScheduleAdmin
@@ -52,3 +53,6 @@ admin.site.register(Schedule, ScheduleAdmin)  # type: ignore[misc]
 admin.site.register(Alert, AlertAdmin)  # type: ignore[misc]
 admin.site.register(Webhook, WebhookAdmin)  # type: ignore[misc]
 admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)  # type: ignore[misc]
+
+if admin.site.index_template is None:  # a project with a template of its own keeps it
+    admin.site.index_template = TEMPLATE

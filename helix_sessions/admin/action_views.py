@@ -30,7 +30,7 @@ LISTED = 50
 """So many sessions are named on a page; the rest are counted."""
 
 MOST_AT_ONCE = 1_000
-"""So many sessions one action takes."""
+"""So many sessions one request takes; more of them are acted upon in the background."""
 
 LONGEST_QUERY = 2_000
 """A longer query string of the list is not carried along."""
@@ -57,7 +57,7 @@ class ActionViews(BulkViews):
                 place = reverse("admin:helix_sessions_session_action", args=[action.name])
                 return HttpResponseRedirect(f"{place}?{query}")
             if len(ids) > limit:
-                text = _("At most %d sessions can be acted upon at once. Narrow the list down with filters.")
+                text = _("At most %d sessions can be downloaded at once. Narrow the list down with filters.")
                 self.message_user(request, text % limit, messages.ERROR)
                 return None
             return self._confirm(request, action, ids, listed=_listed(request.GET.urlencode()))

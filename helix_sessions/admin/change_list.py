@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from helix_sessions.admin import action_views, facets
+from helix_sessions.admin import facets
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, DaysFilter, StatusFilter
 from helix_sessions.admin.row_facts import add_facts
 
@@ -67,11 +67,6 @@ class SessionChangeList(ChangeList):
         super().get_results(request)
         self.result_list = list(self.result_list)
         add_facts(self.result_list)
-
-    @property
-    def is_too_many(self) -> bool:
-        """Whether there are more than one action takes."""
-        return bool(self.result_count > action_views.MOST_AT_ONCE or self.paginator.is_bounded)
 
     @property
     def is_narrowed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What goes on beside a worker for the console: bulk actions and alerts."""
+"""What goes on beside a worker for the console: bulk actions, alerts, and counts of runs."""
 
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from helix_sessions.admin.base import store
 from helix_sessions.admin.bulk import BadFilter, matching
 from helix_sessions.admin.paginator import COUNTED, bounded_count
 from helix_sessions.runtime.companion import Companion
+from helix_sessions.store.maintenance import run_tallies
 from helix_sessions.store.outbox import alerts
 
 
@@ -36,6 +37,20 @@ class AlertWatcher(Companion):
         """Look at each that is due."""
         now = timezone.now()
         while look(now) and (to_the_end or not self._stop.is_set()):
+            pass
+        return 0
+
+
+class RunCounter(Companion):
+    """Counts the runs of the quarters of an hour that are over."""
+
+    name = "helix-run-counter"
+    failure = "Runs could not be counted."
+
+    def step(self, *, to_the_end: bool) -> int:
+        """Count what is over."""
+        using, now = store().using, timezone.now()
+        while run_tallies.tally(using, now) and (to_the_end or not self._stop.is_set()):
             pass
         return 0
 

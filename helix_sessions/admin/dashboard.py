@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connections
+from django.urls import reverse
 from django.utils import timezone
 
 from helix_sessions.admin import humanize, presentation
@@ -16,6 +17,7 @@ from helix_sessions.admin.filters import CONDITIONS, day_begins
 from helix_sessions.admin.paginator import COUNTED, bounded_count, estimated_rows
 from helix_sessions.messages.usage import Usage
 from helix_sessions.models import Run, Session
+from helix_sessions.models.sql import bounded_counts
 from helix_sessions.store.engine.dialect import dialect_of
 
 DAYS = 14
@@ -94,6 +96,8 @@ class Dashboard:
     as_of: datetime
     total: int
     is_estimate: bool
+    is_bounded: bool
+    """There are more than `total`, because one of its parts is more than what is counted."""
     statuses: list[Number]
     conditions: list[Number]
     days: list[Day]
@@ -112,6 +116,15 @@ def dashboard() -> Dashboard:
     return found
 
 
+def dashboard_context() -> dict[str, Any]:
+    """What its template needs."""
+    return {
+        "dashboard": dashboard(),
+        "list_url": reverse("admin:helix_sessions_session_changelist"),
+        "every": 1000 * KEPT_SECONDS,
+    }
+
+
 def _read() -> Dashboard:
     statuses, is_estimate = _statuses()
     agents, recent = _agents()
@@ -119,6 +132,7 @@ def _read() -> Dashboard:
         as_of=timezone.now(),
         total=sum(number.value for number in statuses),
         is_estimate=is_estimate,
+        is_bounded=any(number.is_bounded for number in statuses),
         statuses=statuses,
         conditions=_conditions(),
         days=_days(),
@@ -186,7 +200,9 @@ def _conditions() -> list[Number]:
 def _days() -> list[Day]:
     today = timezone.localdate()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
-    counts = [_of_day(day) for day in days]
+    both = [rows for day in days for rows in _of_day(day)]
+    found = bounded_counts(both, PER_DAY)
+    counts = list(zip(found[::2], found[1::2], strict=True))
     highest = max([1, *(max(pair) for pair in counts)])
     return [
         Day(
@@ -202,10 +218,11 @@ def _days() -> list[Day]:
     ]
 
 
-def _of_day(day: date) -> tuple[int, int]:
+def _of_day(day: date) -> tuple[Any, Any]:
+    """The sessions created on a day, those deleted since included, and those that ended on it."""
     start, end = day_begins(day), day_begins(day + timedelta(days=1))
-    created = stored(Session).filter(created_at__gte=start, created_at__lt=end)
-    return bounded_count(created, PER_DAY), bounded_count(stored(Session).ended_between(start, end), PER_DAY)
+    every = Session.with_tombstones.using(store().using)
+    return every.filter(created_at__gte=start, created_at__lt=end), stored(Session).ended_between(start, end)
 
 
 def _agents() -> tuple[list[Agent], int]:

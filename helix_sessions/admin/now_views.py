@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import stored
+from helix_sessions.admin.dashboard import dashboard_context
 from helix_sessions.admin.now.causes import Cause
 from helix_sessions.admin.now.page import now_page
 from helix_sessions.admin.now.windows import window_of
@@ -28,6 +29,7 @@ class NowViews(PageViews):
         own = [
             self._path("now", "now/", self.now_view),
             self._path("now_panels", "now/panels/", self.panels_view),
+            self._path("dashboard", "now/dashboard/", self.dashboard_view),
         ]
         return own + super().get_urls()
 
@@ -47,6 +49,13 @@ class NowViews(PageViews):
         """The panels alone."""
         request.current_app = self.admin_site.name
         response = TemplateResponse(request, "admin/helix_sessions/now/panels.html", now_context(request))
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def dashboard_view(self, request: HttpRequest) -> HttpResponse:
+        """The numbers below the panels alone."""
+        request.current_app = self.admin_site.name
+        response = TemplateResponse(request, "admin/helix_sessions/dashboard.html", dashboard_context())
         response["Cache-Control"] = "no-store"
         return response
 

@@ -18,7 +18,7 @@ from helix_sessions.models.instructions import Instructions, InstructionsRevisio
 from helix_sessions.models.memories import Memory, MemoryVector
 from helix_sessions.models.messages import Message
 from helix_sessions.models.notes import Note
-from helix_sessions.models.runs import Run
+from helix_sessions.models.runs import Run, RunTally
 from helix_sessions.models.saved_views import SavedView
 from helix_sessions.models.schedules import Schedule, ScheduleFiring
 from helix_sessions.models.sessions import Session
@@ -59,6 +59,7 @@ __all__ = [
     "MessageWords",
     "Note",
     "Run",
+    "RunTally",
     "SavedView",
     "Schedule",
     "ScheduleFiring",

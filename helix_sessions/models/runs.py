@@ -64,3 +64,19 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.session_id} run {self.turn}"
+
+
+class RunTally(models.Model):
+    """How many runs ended in a quarter of an hour that is over. Kept by workers, so that the console counts
+    what is not over yet and adds the rest; time zones differ by quarters of an hour."""
+
+    slot = models.DateTimeField(primary_key=True)
+    """Where the quarter begins."""
+    ended = models.BigIntegerField()
+    failed = models.BigIntegerField()
+
+    class Meta:
+        constraints = [non_negative("helix_run_tally_counts", "ended", "failed")]
+
+    def __str__(self) -> str:
+        return f"{self.slot:%Y-%m-%d %H:%M}"

@@ -101,21 +101,28 @@ def helix_navigation(context: dict[str, Any], current: str = "") -> dict[str, An
     return {"places": places(request), "search_url": search_url(request), "current": current}
 
 
+@register.inclusion_tag("admin/helix_sessions/includes/entry_point.html", takes_context=True)
+def helix_entry(context: dict[str, Any]) -> dict[str, Any]:
+    """The console on the first page of the admin, for those who may see something of it."""
+    from helix_sessions.admin.entry_point import entry_of
+
+    return {"entry": entry_of(context["request"])}
+
+
 @register.inclusion_tag("admin/helix_sessions/dashboard.html", takes_context=True)
 def helix_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The dashboard, for those who may see sessions."""
     from helix_sessions.admin.base import forgotten_migrate_told
-    from helix_sessions.admin.dashboard import dashboard
+    from helix_sessions.admin.dashboard import dashboard_context
     from helix_sessions.exceptions import NotMigrated
 
     if not context["request"].user.has_perm("helix_sessions.view_session"):
         return {}
     try:
         with forgotten_migrate_told():
-            found = dashboard()
+            return dashboard_context()
     except NotMigrated as error:
         return {"sentence": str(error)}
-    return {"dashboard": found, "list_url": reverse("admin:helix_sessions_session_changelist")}
 
 
 @register.inclusion_tag("admin/helix_sessions/now/first.html", takes_context=True)

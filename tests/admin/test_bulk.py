@@ -1,5 +1,6 @@
 """Actions on all sessions of a filter: in batches, with progress, a report and a stop."""
 
+import re
 import threading
 from typing import Any
 from urllib.parse import quote
@@ -204,6 +205,28 @@ def test_more_than_a_page_can_take_becomes_a_bulk_action(
     chosen = {"action": "retry", "_selected_action": ["support-00"], "select_across": "1"}
     response = admin_client.post(f"{LIST}?status=failed", chosen)
     assert response["Location"] == f"{LIST}action/retry/?filter=status%3Dfailed"
+
+
+@pytest.mark.usefixtures("later")
+def test_all_2002_of_a_filter(store: SessionStore, admin_client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bulk, "BATCH", 20)
+    make_failed(store, 1)
+    row = Session.objects.get()
+    values = {field.attname: getattr(row, field.attname) for field in Session._meta.concrete_fields}
+    more = (Session(**{**values, "session_id": f"more-{number:04}"}) for number in range(2001))
+    Session.objects.bulk_create(more, batch_size=500)
+    store.create_session("fine", agent_type="support")
+    listed = f"{LIST}?status=failed"
+    assert "Select all 2002 sessions" in admin_client.get(listed).content.decode()
+    chosen = {"action": "retry", "_selected_action": ["more-0000"], "select_across": "1"}
+    asks = admin_client.get(admin_client.post(listed, chosen)["Location"])
+    assert (asks.context["count"], asks.context["query"]) == (2002, "status=failed")
+    began = post(admin_client, "retry", asks.context["query"])
+    assert "of 2,002" in " ".join(re.sub("<[^>]*>", " ", admin_client.get(began.url).content.decode()).split())
+    BulkRunner(None, poll=1).step(to_the_end=True)
+    [action] = BulkAction.objects.all()
+    assert (action.state, action.done, action.failed, action.expected) == ("done", 2002, 0, 2002)
+    assert retried() == LogEntry.objects.count() == 2002
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,15 +1,12 @@
 """One navigation on all pages, for what its user may see."""
 
 import re
-from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
-from django.utils import timezone
 
-from helix_sessions.admin import worker_views
-from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from tests.admin.places import (
     APP,
@@ -82,23 +79,18 @@ def test_the_way_back_to_the_list_keeps_its_filters(viewer: Client, store: Sessi
     assert f'href="{LIST}?agent=support">Sessions</a>' in viewer.get(found[1]).content.decode()
 
 
-def test_workers_and_what_they_drive(
-    viewer: Client, stranger: Client, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+def test_the_first_page_of_the_admin_leads_to_it(
+    admin_client: Client, viewer: Client, stranger: Client, store: SessionStore
 ):
-    for number in range(4):
-        store.create_session(f"s-{number}", agent_type="support")
-        store.create_run(f"s-{number}")
-        store.acquire_lease(f"s-{number}", "<b>one</b>" if number < 3 else "two", 60)
-    make_stuck("s-0")
-    store.create_session("idle", agent_type="a")
-    store.create_session("left", agent_type="a")
-    store.create_run("left")
-    store.acquire_lease("left", "gone", 60)
-    Session.objects.filter(session_id="left").update(lease_expires_at=timezone.now() - timedelta(hours=1))
-    monkeypatch.setattr(worker_views, "SHOWN", 2)
-    response = viewer.get(WORKERS)
-    found = [(w.name, w.count, w.stuck, w.unlisted) for w in response.context["workers"]]
-    assert found == [("<b>one</b>", 3, 1, 1), ("two", 1, 0, 0)]
-    assert "&lt;b&gt;one&lt;/b&gt;" in response.content.decode()
-    assert stranger.get(WORKERS).status_code == 403
-    assert "No worker drives" not in response.content.decode()
+    page = viewer.get("/admin/").content.decode()
+    assert f'href="{APP}"' in page
+    assert navigation(viewer, "/admin/")[0] == ["Now", "Sessions", "Waiting", "Workers"]
+    assert "Nothing needs you now." in page
+    make_busy_session(store)
+    make_stuck("busy")
+    cache.clear()
+    page = viewer.get("/admin/").content.decode()
+    assert f'href="{LIST}?is=stuck"' in page
+    assert "Nothing needs you now." not in page
+    assert "hx-entry-point" not in stranger.get("/admin/").content.decode()
+    assert "Users" in admin_client.get("/admin/").content.decode()  # what was there still is

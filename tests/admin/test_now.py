@@ -15,10 +15,8 @@ from django.utils import timezone
 from helix_sessions.admin.now import flow
 from helix_sessions.admin.now.causes import Cause, causes
 from helix_sessions.admin.now.windows import WINDOWS, bars
-from helix_sessions.admin.now.workers import workers
-from helix_sessions.models import Run, Session, Worker
+from helix_sessions.models import Run, Session
 from helix_sessions.store import SessionStore
-from helix_sessions.store.driving.workers import beat, leave
 from tests.admin.places import APP, LIST, make_stuck, rows_of
 from tests.contract.suspended import asked, suspended
 
@@ -174,28 +172,6 @@ def test_windows_have_a_step_for_every_moment():
         assert steps[-1] == window.floor(now), window.name
         assert steps == sorted(set(steps)), window.name
     assert [bar.value for bar in bars([0, 2, 0, 1])] == [2, 1]
-
-
-def test_workers_say_that_they_are_alive(store: SessionStore):
-    about: Any = {"host": "box", "pid": 7, "concurrency": 4, "agents": ["*"], "started_at": timezone.now()}
-    beat(store.using, "box:7:a", **about)
-    beat(store.using, "box:7:a", **about, driven=3)
-    beat(store.using, "box:8:b", **about)
-    Worker.objects.filter(owner="box:8:b").update(seen_at=timezone.now() - timedelta(minutes=5))
-    store.create_session("busy", agent_type="support")
-    store.create_run("busy")
-    store.acquire_lease("busy", "box:7:a", 60)
-    alive, dead = workers(timezone.now())
-    assert (alive.name, alive.is_alive, [each.session_id for each in alive.driven]) == (
-        "box:7:a",
-        True,
-        ["busy"],
-    )
-    assert alive.row is not None
-    assert alive.row.driven == 3
-    assert (dead.name, dead.is_alive) == ("box:8:b", False)
-    leave(store.using, "box:7:a")
-    assert [line.is_alive for line in workers(timezone.now()) if line.row is None] == [True]
 
 
 def test_what_can_be_done_depends_on_the_permissions(store: SessionStore, client_with: Any, viewer: Client):

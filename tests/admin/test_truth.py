@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from helix_sessions.admin import action_views, presentation
+from helix_sessions.admin import presentation
 from helix_sessions.admin.pages import sentences
 from helix_sessions.models import Session, SubSessionRef
 from helix_sessions.runtime import Budget, ChangeBudget, ChangeModel, SessionRuntime
@@ -200,18 +200,6 @@ class TestWaysBack:
         store.create_session("s", agent_type="a")
         response = act(admin_client, "interrupt", "s", list=value)
         assert response.url.startswith(LIST)
-
-    def test_more_than_an_action_takes_are_not_offered(
-        self, admin_client: Client, store: SessionStore, monkeypatch: pytest.MonkeyPatch
-    ):
-        from helix_sessions.admin import SessionAdmin
-
-        for number in range(4):
-            store.create_session(f"s-{number}", agent_type="a")
-        monkeypatch.setattr(SessionAdmin, "list_per_page", 2)
-        assert "hx-too-many" not in admin_client.get(LIST).content.decode()
-        monkeypatch.setattr(action_views, "MOST_AT_ONCE", 3)
-        assert "hx-too-many" in admin_client.get(LIST).content.decode()
 
 
 @each(

@@ -4,11 +4,12 @@ that wait, full inboxes, requests to stop that nobody takes, sessions that expir
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, Max, Min
+from django.db.models import Count, Max, Min, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -99,55 +100,65 @@ def causes(window: Window, now: datetime) -> list[Cause]:
 
 
 def _errors(window: Window, now: datetime) -> Iterator[Cause]:
-    """The failures of the window by the fingerprint of their error: one query out of the index alone, and one
-    for the last example of each."""
-    rows = (
-        stored(Session)
-        .filter(status="failed", status_since__gte=window.start(now))
-        .annotate(step=window.step_of("status_since"))
-        .order_by()
-        .values("error_fingerprint", "agent_type", "step")
-        .annotate(count=Count("session_id"), first=Min("status_since"), last=Max("status_since"))
+    """The failures of the window by the fingerprint of their error: when, and by which agents, each one query
+    out of the index alone; and one for the last example of each."""
+    failures = stored(Session).filter(status="failed", status_since__gte=window.start(now)).order_by()
+    by_step = (
+        failures.annotate(step=window.step_of("status_since"))
+        .values_list("error_fingerprint", "step")
+        .annotate(count=Count("*"), first=Min("status_since"), last=Max("status_since"))
     )
-    by_cause: defaultdict[str | None, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_cause[row["error_fingerprint"]].append(row)
-    total = {cause: sum(row["count"] for row in found) for cause, found in by_cause.items()}
-    most = sorted(total, key=lambda cause: -total[cause])
-    last = {cause: max(row["last"] for row in by_cause[cause]) for cause in most[:MOST_CAUSES]}
-    examples = _examples(last)
-    for cause in most[:MOST_CAUSES]:
-        found = by_cause[cause]
-        session = examples.get(cause)
+    found: defaultdict[str | None, _Failures] = defaultdict(_Failures)
+    for fingerprint, step, count, first, last in by_step:
+        found[fingerprint].add(step, count, first, last)
+    by_agent = failures.values_list("error_fingerprint", "agent_type").annotate(count=Count("*"))
+    for fingerprint, agent_type, count in by_agent:
+        if fingerprint in found:  # and did not fail just now
+            found[fingerprint].agents[agent_type] += count
+    most = sorted(found, key=lambda fingerprint: -found[fingerprint].steps.total())
+    shown, left = most[:MOST_CAUSES], [found[fingerprint] for fingerprint in most[MOST_CAUSES:]]
+    examples = _examples({fingerprint: found[fingerprint].last for fingerprint in shown})
+    for fingerprint in shown:
+        those, session = found[fingerprint], examples.get(fingerprint)
         text = presentation.reason(session) if session is not None else ""
-        steps: Counter[datetime] = Counter()
-        for row in found:
-            steps[row["step"]] += row["count"]
         yield Cause(
-            key=f"error-{cause or NO_ERROR}",
+            key=f"error-{fingerprint or NO_ERROR}",
             kind="failed",
             title=text or _("Failed without an error"),
-            count=total[cause],
-            since=min(row["first"] for row in found),
-            last=last[cause],
-            agents=_most((row["agent_type"], row["count"]) for row in found),
-            series=window.series(steps, now),
+            count=those.steps.total(),
+            since=those.first,
+            last=those.last,
+            agents=those.agents.most_common(),
+            series=window.series(those.steps, now),
             example=session.session_id if session is not None else "",
-            query=urlencode({"cause": cause or NO_ERROR, "within": window.name}),
+            query=urlencode({"cause": fingerprint or NO_ERROR, "within": window.name}),
             remedies=("retry", "change_model_and_retry"),
         )
-    left = most[MOST_CAUSES:]
     if left:
         title = ngettext("%d more cause", "%d more causes", len(left)) % len(left)
         yield Cause(
             key="error-others",
             kind="failed",
             title=title,
-            count=sum(total[cause] for cause in left),
-            since=min(row["first"] for cause in left for row in by_cause[cause]),
-            agents=_most((row["agent_type"], row["count"]) for cause in left for row in by_cause[cause]),
+            count=sum(those.steps.total() for those in left),
+            since=min(those.first for those in left),
+            agents=_most(pair for those in left for pair in those.agents.items()),
             query=urlencode({"status": "failed", "within": window.name}),
         )
+
+
+@dataclass(slots=True)
+class _Failures:
+    """Those of one cause."""
+
+    steps: Counter[datetime] = field(default_factory=Counter)
+    agents: Counter[str] = field(default_factory=Counter)
+    first: datetime = datetime.max.replace(tzinfo=UTC)
+    last: datetime = datetime.min.replace(tzinfo=UTC)
+
+    def add(self, step: datetime, count: int, first: datetime, last: datetime) -> None:
+        self.steps[step] += count
+        self.first, self.last = min(self.first, first), max(self.last, last)
 
 
 def _examples(last: dict[str | None, datetime]) -> dict[str | None, Session]:
@@ -162,14 +173,15 @@ def _examples(last: dict[str | None, datetime]) -> dict[str | None, Session]:
 
 
 def _silent(window: Window, now: datetime) -> Iterator[Cause]:
-    columns = ("session_id", "agent_type", "lease_owner", "last_agent_activity_at", "updated_at")
-    rows = list(stored(Session).stuck(stuck_since()).order_by().only(*columns)[: MOST_ROWS + 1])
+    sign = Coalesce("last_agent_activity_at", "updated_at")
+    stuck = stored(Session).stuck(stuck_since()).annotate(sign=sign).order_by()
+    rows = list(stuck.values_list("session_id", "agent_type", "lease_owner", "sign")[: MOST_ROWS + 1])
     if not rows:
         return
     shown = rows[:MOST_ROWS]
-    signs = [presentation.last_sign(session) for session in shown]
-    newest = max(shown, key=presentation.last_sign)
-    dead = Counter(session.lease_owner for session in shown).most_common(1)[0][0]
+    signs = [last for _id, _type, _owner, last in shown]
+    newest = max(shown, key=lambda row: row[3])[0]
+    dead = Counter(owner for _id, _type, owner, _last in shown).most_common(1)[0][0]
     yield Cause(
         key="stuck",
         kind="stuck",
@@ -179,9 +191,9 @@ def _silent(window: Window, now: datetime) -> Iterator[Cause]:
         is_bounded=len(rows) > MOST_ROWS,
         since=min(signs),
         last=max(signs),
-        agents=_most((session.agent_type, 1) for session in shown),
+        agents=_most((agent_type, 1) for _id, agent_type, _owner, _last in shown),
         series=_series(window, signs, now),
-        example=newest.session_id,
+        example=newest,
         query="is=stuck",
         remedies=("interrupt", "fail"),
     )
@@ -260,33 +272,39 @@ def _call_cause(kind: str, tool: str) -> Cause:
 
 def _inboxes(window: Window, now: datetime) -> Iterator[Cause]:
     most = max(round(conf.INBOX_LIMIT * FULL), 1)
-    rows = (
-        stored(Input)
-        .pending()
-        .order_by()
-        .values("session_id")
-        .annotate(count=Count("input_id"), first=Min("created_at"), last=Max("created_at"))
-        .filter(count__gte=most)[: MOST_ROWS + 1]
-    )
-    found = list(rows)
-    if not found:
+    # The counts out of the index of pending inputs alone; then the first and the last of those that are nearly
+    # full, a probe each.
+    counts = stored(Input).pending().order_by().values("session_id").annotate(count=Count("*"))
+    full = dict(counts.filter(count__gte=most).values_list("session_id", "count")[: MOST_ROWS + 1])
+    if not full:
         return
-    fullest = max(found, key=lambda row: row["count"])
-    keys = [row["session_id"] for row in found[:MOST_ROWS]]
-    types = stored(Session).filter(session_id__among=keys).values_list("agent_type", flat=True)
+    keys = sorted(full)[:MOST_ROWS]
+    fullest = max(keys, key=full.__getitem__)
+    of_session = stored(Input).pending().filter(session_id=OuterRef("session_id")).values("created_at")
+    rows = (
+        stored(Session)
+        .filter(session_id__among=keys)
+        .annotate(
+            first=Subquery(of_session.order_by("admitted_seq")[:1]),
+            last=Subquery(of_session.order_by("-admitted_seq")[:1]),
+        )
+        .values_list("agent_type", "first", "last")
+    )
+    found = [row for row in rows if row[1] is not None]  # taken in the meantime
+    times = [last for _type, _first, last in found]
     yield Cause(
         key="inbox",
         kind="inbox",
         title=_("Inboxes that are nearly full"),
         detail=_("The fullest holds %(count)d of at most %(limit)d inputs.")
-        % {"count": fullest["count"], "limit": conf.INBOX_LIMIT},
+        % {"count": full[fullest], "limit": conf.INBOX_LIMIT},
         count=len(keys),
-        is_bounded=len(found) > MOST_ROWS,
-        since=min(row["first"] for row in found),
-        last=max(row["last"] for row in found),
-        agents=_most((agent_type, 1) for agent_type in types),
-        series=_series(window, (row["last"] for row in found), now),
-        example=fullest["session_id"],
+        is_bounded=len(full) > MOST_ROWS,
+        since=min((first for _type, first, _last in found), default=None),
+        last=max(times, default=None),
+        agents=_most((agent_type, 1) for agent_type, _first, _last in found),
+        series=_series(window, times, now),
+        example=fullest,
         query="cause=inbox",
         remedies=("run",),
     )

@@ -18,8 +18,9 @@ from helix_sessions.admin.now.windows import Window
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidDocument
 from helix_sessions.messages.usage import Usage
-from helix_sessions.models import Event, Run
+from helix_sessions.models import Event, Run, RunTally
 from helix_sessions.models.fields import beginning_of, size_of
+from helix_sessions.store.maintenance.run_tallies import SLOT
 
 SAMPLED_RUNS = 1_000
 """Durations and cost are those of so many of the newest runs."""
@@ -121,18 +122,17 @@ class Money:
 
 
 def throughput(window: Window, now: datetime) -> Throughput:
-    """The runs that ended, step by step, out of the index alone."""
-    rows = (
-        stored(Run)
-        .filter(ended_at__gte=window.start(now))
-        .annotate(step=window.step_of("ended_at"))
-        .order_by()
-        .values_list("step", "status")
-        .annotate(count=Count("run_id"))
-    )
+    """The runs that ended, step by step: what was tallied, and the rest out of the index of ends alone."""
     ended: Counter[datetime] = Counter()
     failed: Counter[datetime] = Counter()
-    for step, status, count in rows:
+    start = window.start(now)
+    tallies = [] if window.step < SLOT else _tallies(start)
+    for slot, in_all, lost in tallies:
+        step = window.floor(slot)
+        ended[step] += in_all
+        failed[step] += lost
+    before, after = (tallies[0][0], tallies[-1][0] + SLOT) if tallies else (start, start)
+    for step, status, count in _untallied(window, start, before, after):
         ended[step] += count
         failed[step] += count if status == "failed" else 0
     moments = window.steps(now)
@@ -157,6 +157,26 @@ def throughput(window: Window, now: datetime) -> Throughput:
         failed=failed.total(),
         highest=highest if ended else 0,
         labels=steps[every // 2 :: every],
+    )
+
+
+def _tallies(start: datetime) -> list[tuple[datetime, int, int]]:
+    rows = stored(RunTally).filter(slot__gte=start).order_by("slot")
+    return list(rows.values_list("slot", "ended", "failed"))
+
+
+def _untallied(window: Window, start: datetime, before: datetime, after: datetime) -> Any:
+    """What ended from `after` on, and before `before` where workers have not tallied the whole window yet."""
+    ends = Q(ended_at__gte=after)
+    if before > start:
+        ends |= Q(ended_at__gte=start, ended_at__lt=before)
+    return (
+        stored(Run)
+        .filter(ends)
+        .annotate(step=window.step_of("ended_at"))
+        .order_by()
+        .values_list("step", "status")
+        .annotate(count=Count("*"))
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from django.core.cache import cache
 from django.utils import timezone, translation
 
-from helix_sessions.admin.now import causes, flow, workers
+from helix_sessions.admin.now import causes, flow
 from helix_sessions.admin.now.windows import WINDOWS, Window
+from helix_sessions.admin.workers import Workers, workers
 
 T = TypeVar("T")
 
@@ -25,17 +26,7 @@ class Now:
     throughput: flow.Throughput
     speeds: list[flow.Speed]
     money: flow.Money
-    workers: list[workers.WorkerLine]
-
-    @property
-    def alive(self) -> int:
-        """How many workers are alive."""
-        return sum(line.is_alive for line in self.workers)
-
-    @property
-    def driven(self) -> int:
-        """How many sessions are being driven."""
-        return sum(not each.is_lost for line in self.workers for each in line.driven)
+    workers: Workers
 
     @property
     def in_trouble(self) -> int:
@@ -55,7 +46,7 @@ def now_page(window: Window) -> Now:
         throughput=_kept(f"throughput-{window.name}", window, lambda: flow.throughput(window, now)),
         speeds=speeds,
         money=money,
-        workers=_kept("workers", window, lambda: workers.workers(now)),
+        workers=_kept("workers", window, lambda: workers(now)),
     )
 
 

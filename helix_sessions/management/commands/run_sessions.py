@@ -18,6 +18,9 @@ from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import LOOK_SECONDS, Worker
 from helix_sessions.types import RunOutcome
 
+TALLIES_SECONDS = 60.0
+"""How often it is seen whether runs are to be counted."""
+
 
 class Command(StoreCommand):
     help = "Runs the agents of HELIX_SESSIONS['AGENTS'] on the sessions that have something to do."
@@ -71,13 +74,14 @@ class Command(StoreCommand):
 
     def companions(self, options: dict[str, Any]) -> list[Companion]:
         """What goes on beside the worker: webhooks first, and what operators asked for in the admin, where
-        there is one, alerts and bulk actions."""
+        there is one, alerts and bulk actions, and the counts that it shows."""
         using, once = options["database"], options["once"]
         found: list[Companion] = [WebhookSender(using, until_idle=once)]
         if apps.is_installed("django.contrib.admin"):
-            from helix_sessions.admin.companions import AlertWatcher, BulkRunner
+            from helix_sessions.admin.companions import AlertWatcher, BulkRunner, RunCounter
 
             found += [AlertWatcher(using), BulkRunner(using, until_idle=once)]
+            found.append(RunCounter(using, poll=TALLIES_SECONDS))
         return found
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:

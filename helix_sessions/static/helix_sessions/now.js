@@ -60,9 +60,32 @@
         }
     };
 
+    // An element that moves loses the focus; whoever was there is there afterwards.
+    const takeOver = (old, fresh) => {
+        const focused = document.activeElement;
+        take(old, fresh);
+        if (focused && focused !== document.activeElement && focused.isConnected) {
+            focused.focus({preventScroll: true});
+        }
+    };
+
+    const freshOf = async (url) => {
+        const response = await fetch(url, {credentials: "same-origin"});
+        if (!response.ok) {
+            throw new Error(String(response.status));
+        }
+        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        const fresh = page.querySelector("[data-now]");
+        if (!fresh) {
+            throw new Error("not the panels: logged out?");
+        }
+        return fresh;
+    };
+
+    let live = sessionStorage.getItem("hx-now") !== "paused";
+
     if (button && panels) {
         const label = button.querySelector(".hx-live-label");
-        let live = sessionStorage.getItem("hx-now") !== "paused";
         const interval = Number(button.dataset.every) || INTERVAL;
         let wait = interval;
         let timer = 0;
@@ -82,16 +105,7 @@
 
         const renew = async () => {
             try {
-                const response = await fetch(button.dataset.url, {credentials: "same-origin"});
-                if (!response.ok) {
-                    throw new Error(String(response.status));
-                }
-                const page = new DOMParser().parseFromString(await response.text(), "text/html");
-                const fresh = page.querySelector("[data-now]");
-                if (!fresh) {
-                    throw new Error("not the panels: logged out?");
-                }
-                take(panels.querySelector("[data-now]"), fresh);
+                takeOver(panels.querySelector("[data-now]"), await freshOf(button.dataset.url));
                 wait = interval;
                 show("on");
             } catch {
@@ -113,4 +127,17 @@
         document.addEventListener("visibilitychange", () => plan(0));
         plan(interval);
     }
+
+    // Slower parts: each has its address and how often it is renewed.
+    document.querySelectorAll("[data-renew]").forEach((part) => {
+        setInterval(async () => {
+            if (live && !document.hidden) {
+                try {
+                    takeOver(part.querySelector("[data-now]"), await freshOf(part.dataset.renew));
+                } catch {
+                    // The time under it says how old it is; the next one may come through.
+                }
+            }
+        }, Number(part.dataset.every));
+    });
 }

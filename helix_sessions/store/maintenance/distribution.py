@@ -18,6 +18,7 @@ from helix_sessions.models import (
     BulkAction,
     Memory,
     MemoryVector,
+    RunTally,
     SavedView,
     Schedule,
     ScheduleFiring,
@@ -41,6 +42,7 @@ from helix_sessions.store.maintenance import sql
 _ON_THE_COORDINATOR = (
     Alert,
     BulkAction,
+    RunTally,
     SavedView,
     Worker,
     Webhook,
