@@ -1643,10 +1643,10 @@ class AsyncSessionStore:
     ) -> list[Finding]:
         """Check every invariant of all sessions, or of these; return what is wrong.
 
-        Each check is one snapshot, so writers are neither blocked nor reported by mistake. `repair` restores
-        what follows from other rows, under the session's lock, and neither raises the version nor logs an
-        event. `deep` also reads and reassembles every session's state. `on_progress` gets the number of
-        sessions checked so far.
+        Writers are neither blocked nor reported by mistake: a check is one snapshot, or looks again at what
+        it found. On a cluster, where nodes share no snapshot, look twice. `repair` restores what follows from
+        other rows, under the session's lock, and neither raises the version nor logs an event. `deep` also
+        reads and reassembles every session's state. `on_progress` gets the number of sessions checked so far.
         """
         return await sync_to_async(self._store.examine_sessions)(
             session_ids=session_ids,

@@ -15,7 +15,6 @@ from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.session_tables import child_tables, kind_of
 from helix_sessions.store.maintenance import doctor
-from helix_sessions.store.maintenance.invariants import invariants
 from helix_sessions.store.transcript import fragments
 from helix_sessions.stream.fragment_writer import PendingBatch
 from helix_sessions.types import CompactionPolicy, Finding
@@ -196,8 +195,7 @@ def test_a_child_that_was_deleted_leaves_a_tree_that_can_be_moved(store: Session
 @pytest.mark.django_db
 class TestDoctor:
     def test_every_check_is_tried_here(self) -> None:
-        checks: tuple[doctor.Check, ...] = (*invariants(), *doctor._DOCUMENT_CHECKS, *doctor._DEEP_CHECKS)
-        assert {check.code for check in checks} == REPAIRABLE.keys() | FOR_A_PERSON.keys()
+        assert {check.code for check in doctor.checks(deep=True)} == REPAIRABLE.keys() | FOR_A_PERSON.keys()
 
     def test_finds_nothing_wrong_with_what_the_store_wrote(self, store: SessionStore, session: str) -> None:
         assert store.examine_sessions(deep=True) == []
@@ -325,3 +323,24 @@ def test_a_session_that_is_deleted_while_it_is_looked_at_is_no_finding(store: Se
     with connection.execute_wrapper(delete_before_the_state_is_read):
         assert store.examine_sessions(deep=True) == []
     assert deleted == [None]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tree_that_is_deleted_while_it_is_looked_at_is_no_finding(store: SessionStore) -> None:
+    for check in range(3):  # of references, of parents, of roots
+        store.create_session("s", agent_type="writer")
+        store.create_session("child", agent_type="reader", parent_session_id="s")
+        store.add_sub_session_refs("s", [{"sub_session_id": "child", "agent_type": "reader"}])
+        outcomes: list[object] = []
+
+        def delete_before_the_named_are_read(
+            execute: Any, sql: str, *rest: Any, check: int = check, outcomes: list[object] = outcomes
+        ) -> Any:
+            if '"helix_sessions_session"."root_session_id"' in sql:
+                delete = len(outcomes) == check
+                outcomes.extend(run_threads(1, lambda _: store.delete_session("s") if delete else "kept"))
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(delete_before_the_named_are_read):
+            assert store.examine_sessions() == [], check
+        assert outcomes.index(None) == check

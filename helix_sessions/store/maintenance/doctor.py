@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -23,9 +23,10 @@ from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.tables import aware, table
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.maintenance import encrypted_rows, sql
-from helix_sessions.store.maintenance.invariant import Invariant
+from helix_sessions.store.maintenance.invariant import Check, LookedFor, Scope
 from helix_sessions.store.maintenance.invariants import invariants
 from helix_sessions.store.maintenance.job import Job, pages_of_ids
+from helix_sessions.store.maintenance.tree_checks import TREE_CHECKS
 from helix_sessions.store.sessions.recover import recovery_policy
 from helix_sessions.store.state import child_waits, pending_calls, runnable, snapshots
 from helix_sessions.store.transcript import log_rows
@@ -33,7 +34,7 @@ from helix_sessions.types import PRUNED_STATUSES, Finding
 
 _SEALED_AT_ONCE = 200
 _NAMED_AT_ONCE = 500
-_HIGHEST_ID = "\U0010ffff" * 256
+_HIGHEST_ID = "\U0010ffff" * inputs.MAX_ID
 _SCOPE = re.compile(r"IN_SCOPE\((\w+)\)")
 _log = logging.getLogger("helix_sessions.doctor")
 
@@ -51,10 +52,10 @@ def examine_sessions(
 ) -> list[Finding]:
     """Check every invariant of all sessions, or of these; return what is wrong.
 
-    Each check is one snapshot, so writers are neither blocked nor reported by mistake. `repair` restores
-    what follows from other rows, under the session's lock, and neither raises the version nor logs an
-    event. `deep` also reads and reassembles every session's state. `on_progress` gets the number of
-    sessions checked so far.
+    Writers are neither blocked nor reported by mistake: a check is one snapshot, or looks again at what
+    it found. On a cluster, where nodes share no snapshot, look twice. `repair` restores what follows from
+    other rows, under the session's lock, and neither raises the version nor logs an event. `deep` also
+    reads and reassembles every session's state. `on_progress` gets the number of sessions checked so far.
     """
     inputs.integer(page_size, "page_size", minimum=1)
     found: list[Finding] = []
@@ -72,7 +73,7 @@ def examine_sessions(
     if session_ids is None and not is_guarded(store._connection):
         tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
     for count, scope in job.over(_scopes(store, session_ids, page_size)):
-        for check in (*invariants(), *_DOCUMENT_CHECKS, *(_DEEP_CHECKS if deep else ())):
+        for check in checks(deep=deep):
             for finding in list(check_scope(store._connection, check, scope)):
                 tell(_repaired(store, check, finding) if repair and finding.repairable else finding)
         job.count(sessions=count)
@@ -84,7 +85,7 @@ class _Examined:
     sessions: int = 0
 
 
-def _scopes(store: Store, session_ids: Iterable[str] | None, size: int) -> Iterator[tuple[int, "Scope"]]:
+def _scopes(store: Store, session_ids: Iterable[str] | None, size: int) -> Iterator[tuple[int, Scope]]:
     if session_ids is not None:
         keys, most = [session_key(key) for key in session_ids], min(size, _NAMED_AT_ONCE)
         for start in range(0, len(keys), most):
@@ -99,7 +100,7 @@ def _scopes(store: Store, session_ids: Iterable[str] | None, size: int) -> Itera
         last = end
 
 
-def _repaired(store: Store, check: "Check", finding: Finding) -> Finding:
+def _repaired(store: Store, check: Check, finding: Finding) -> Finding:
     key = str(finding.session_id)
     try:
         with locking_transaction(store.using) as connection:
@@ -122,33 +123,9 @@ def _repaired(store: Store, check: "Check", finding: Finding) -> Finding:
 _UNGUARDED = "the database does not refuse changes to the event log; see manage.py guard_event_log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """The sessions to check, as a condition on a column."""
-
-    sql: str
-    params: tuple[str, ...]
-
-    def on(self, column: str) -> str:
-        return f"({column} {self.sql.format(column=column)})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentCheck:
-    """A check that has to read documents: a function instead of a query."""
-
-    code: str
-    look: Callable[[BaseDatabaseWrapper, Scope], Iterator[tuple[str, str]]]
-    mend: Callable[[BaseDatabaseWrapper, str], None] | None = None
-    severity: Literal["error", "warning"] = "error"
-
-
-Check = Invariant | DocumentCheck
-
-
 def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> Iterator[Finding]:
     """The findings of one check among these sessions."""
-    if isinstance(check, DocumentCheck):
+    if isinstance(check, LookedFor):
         for session_id, detail in check.look(connection, scope):
             yield Finding(
                 code=check.code,
@@ -177,7 +154,7 @@ def check_scope(connection: BaseDatabaseWrapper, check: Check, scope: Scope) -> 
 
 def repair_session(connection: BaseDatabaseWrapper, check: Check, session_id: str) -> None:
     """Repair one invariant of a locked session."""
-    if isinstance(check, DocumentCheck):
+    if isinstance(check, LookedFor):
         if check.mend is not None:
             check.mend(connection, session_id)
         return
@@ -336,11 +313,16 @@ def _moved(connection: BaseDatabaseWrapper, session_id: str, number: int) -> boo
 
 
 _DOCUMENT_CHECKS = (
-    DocumentCheck(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
-    DocumentCheck(code="runnable_at", look=_look_for_runnable, mend=_mend_runnable),
-    DocumentCheck(code="ownership_dangling", look=_look_for_owners, severity="warning"),
+    LookedFor(code="awaiting_client", look=_look_for_flags, mend=_mend_flag),
+    LookedFor(code="runnable_at", look=_look_for_runnable, mend=_mend_runnable),
+    LookedFor(code="ownership_dangling", look=_look_for_owners, severity="warning"),
 )
 _DEEP_CHECKS = (
-    DocumentCheck(code="state_digest", look=_look_for_states),
-    DocumentCheck(code="content_unreadable", look=_look_for_unreadable),
+    LookedFor(code="state_digest", look=_look_for_states),
+    LookedFor(code="content_unreadable", look=_look_for_unreadable),
 )
+
+
+def checks(*, deep: bool) -> tuple[Check, ...]:
+    """All that is checked, in the order of repair."""
+    return (*invariants(), *TREE_CHECKS, *_DOCUMENT_CHECKS, *(_DEEP_CHECKS if deep else ()))

@@ -358,43 +358,4 @@ _TREE = (
         " AND e.type = 'subagent_spawned'"
         " WHERE IN_SCOPE(r) AND r.seq >= s.first_seq AND e.seq IS NULL GROUP BY r.session_id",
     ),
-    Invariant(
-        code="ref_without_session",
-        sql="SELECT r.session_id, 'references to local sub-sessions that do not exist: ' || COUNT(*)"
-        f" FROM {REFS} r LEFT JOIN {SESSIONS} c ON c.session_id = r.sub_session_id"
-        " WHERE IN_SCOPE(r) AND r.location = 'local' AND c.session_id IS NULL GROUP BY r.session_id",
-        severity="warning",
-    ),
-    Invariant(
-        code="parent_missing",
-        sql=f"SELECT s.session_id, 'there is no parent ' || s.parent_session_id FROM {SESSIONS} s"
-        f" LEFT JOIN {SESSIONS} p ON p.session_id = s.parent_session_id"
-        " WHERE IN_SCOPE(s) AND s.parent_session_id IS NOT NULL AND p.session_id IS NULL",
-        repair=(
-            f"UPDATE {SESSIONS} SET parent_session_id = NULL, root_session_id = NULL WHERE session_id = %s"
-            f" AND NOT EXISTS (SELECT 1 FROM {SESSIONS} p WHERE p.session_id = {SESSIONS}.parent_session_id)",
-        ),
-    ),
-    Invariant(
-        code="root_mismatch",
-        sql="SELECT s.session_id, 'the root is ' || COALESCE(s.root_session_id, 'none') || ', the parent''s '"
-        " || COALESCE(p.root_session_id, p.session_id)"
-        f" FROM {SESSIONS} s JOIN {SESSIONS} p ON p.session_id = s.parent_session_id"
-        " WHERE IN_SCOPE(s)"
-        " AND COALESCE(s.root_session_id, '') <> COALESCE(p.root_session_id, p.session_id)",
-        repair=(
-            f"UPDATE {SESSIONS} SET root_session_id = (SELECT COALESCE(p.root_session_id, p.session_id)"
-            f" FROM {SESSIONS} p WHERE p.session_id = {SESSIONS}.parent_session_id) WHERE session_id = %s"
-            f" AND EXISTS (SELECT 1 FROM {SESSIONS} p WHERE p.session_id = {SESSIONS}.parent_session_id)",
-        ),
-    ),
-    Invariant(
-        code="parent_cycle",
-        sql="WITH RECURSIVE up(session_id, above) AS ("
-        f"SELECT s.session_id, s.parent_session_id FROM {SESSIONS} s"
-        " WHERE IN_SCOPE(s) AND s.parent_session_id IS NOT NULL UNION"
-        f" SELECT up.session_id, p.parent_session_id FROM up JOIN {SESSIONS} p ON p.session_id = up.above"
-        " WHERE p.parent_session_id IS NOT NULL)"
-        " SELECT up.session_id, 'it is its own ancestor' FROM up WHERE up.above = up.session_id",
-    ),
 )

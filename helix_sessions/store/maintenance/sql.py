@@ -3,7 +3,7 @@
 from functools import cache
 
 from helix_sessions.content.encryption import SEALED, VEILED, Keyring
-from helix_sessions.models import ArchivedRange, Event, Input, Message, MessageWords, Session
+from helix_sessions.models import ArchivedRange, Event, Input, Message, MessageWords, Session, SubSessionRef
 from helix_sessions.store.engine.dialect import Dialect
 from helix_sessions.store.engine.tables import Table, table
 from helix_sessions.types import UNFINISHED_STATUSES
@@ -170,3 +170,9 @@ def drop_constraint(table_name: str, name: str) -> str:
 
 def add_constraint(table_name: str, name: str, definition: str) -> str:
     return f'ALTER TABLE {table_name} ADD CONSTRAINT "{name}" {definition}'
+
+
+def local_references(condition: str) -> str:
+    """The references of sessions to sub-sessions that should be here."""
+    name = table(SubSessionRef).name
+    return f"SELECT session_id, sub_session_id FROM {name} WHERE {condition} AND location = 'local'"  # noqa: S608
