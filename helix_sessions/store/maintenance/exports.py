@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Exists, OuterRef
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import NotFound, SessionNotFound
@@ -24,7 +23,7 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.store.keyed import blobs
 from helix_sessions.store.limits import spend_transfer
 from helix_sessions.store.maintenance import export_rows, sql
-from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages
+from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages, pages_of_ids
 from helix_sessions.store.memory import names, transfer
 from helix_sessions.store.schedules import transfer as schedule_transfer
 from helix_sessions.store.sessions.delete import children_of
@@ -78,8 +77,7 @@ def _roots(
     adopted = _adopted(store.using)
     rows = Session.objects.using(store.using)
     if session_ids is None and agent_type is None and owner is None and user_id is None:
-        parents = Session.objects.using(store.using).filter(session_id=OuterRef("parent_session_id"))
-        yield from (key for key in ids_of(rows.filter(~Exists(parents))) if key not in adopted)
+        yield from (key for key in _without_parents(store.using) if key not in adopted)
         # A cycle of references has no root, so none of its sessions was exported yet.
         chosen: Iterable[str] = (key for key in sorted(adopted) if _top(store, key, adopted) in adopted)
     else:
@@ -96,6 +94,18 @@ def _roots(
         if top not in done:
             done.update(tree_of(store.using, top) if top in adopted else [top])
             yield top
+
+
+def _without_parents(using: str) -> Iterator[str]:
+    """Sessions that have no parent, or none that exists. Parents are read by their ids: a cluster joins no
+    sessions of several nodes."""
+    rows = Session.objects.using(using)
+    for page in pages_of_ids(rows):
+        places = rows.filter(session_id__among=page).values_list("session_id", "parent_session_id")
+        parents = dict(places)
+        named = {parent for parent in parents.values() if parent is not None}
+        existing = set(rows.filter(session_id__among=named).values_list("session_id", flat=True))
+        yield from (key for key in page if key in parents and parents[key] not in existing)
 
 
 def _is_of_everything_or_an_owner(
