@@ -8,7 +8,6 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from helix_sessions.conf import conf
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import IdempotencyInProgress, IdempotencyKeyReused
 from helix_sessions.models import IdempotentAnswer
@@ -19,6 +18,9 @@ from helix_sessions.store.engine.store import Store
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.keyed import sql
 from helix_sessions.types import Answer
+
+LIFETIME = timedelta(days=1)
+"""For how long the response to a key is kept."""
 
 WAIT_SECONDS = 2.0
 """How long a request waits for another one with the same key before it is refused (PostgreSQL)."""
@@ -56,7 +58,7 @@ def _claim(connection: BaseDatabaseWrapper, user_id: Any, key: str, digest: str)
     """Claim the key, or an expired one again. Waits while another transaction holds it."""
     now = timezone.now()
     veiled = encryption.veil(user_id, digest)
-    values = [user_id, key, veiled, "{}", "", now, now + timedelta(seconds=conf.IDEMPOTENCY_LIFETIME)]
+    values = [user_id, key, veiled, "{}", "", now, now + LIFETIME]
     dialect = dialect_of(connection)
     encode = table(IdempotentAnswer).encoder(dialect, (*sql.ANSWER, "created_at"))
     try:
