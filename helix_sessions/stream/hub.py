@@ -97,8 +97,8 @@ class Hub:
         """Let all watchers look again: pokes may have been lost."""
         with self._lock:
             keys = [key for key in self._watchers if key[0] == alias]
-            everybody = [watcher for key in keys for watcher in self._watchers[key]]
-        for watcher in everybody:
+            watchers = [watcher for key in keys for watcher in self._watchers[key]]
+        for watcher in watchers:
             watcher.poke(None)
 
     def offer(self, alias: str, fragment: Fragment) -> None:

@@ -27,7 +27,7 @@ class Driven:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerLine:
-    """A worker, or whoever else holds leases."""
+    """A worker, or another process that holds leases."""
 
     name: str
     row: Worker | None

@@ -166,7 +166,7 @@ def pending_messages(store: SessionStore, session_id: str) -> list[dict[str, Any
 
 
 def waiting_calls(store: SessionStore, state: SessionState) -> Iterator[WaitingCall]:
-    """The calls of a session and of its tree that nobody has answered."""
+    """The unanswered calls of a session and of its tree."""
     for call_id, entry in unanswered(state.pending_client_tool_calls):
         if isinstance(entry, dict):
             yield _waiting_call(call_id, entry, is_own=True)

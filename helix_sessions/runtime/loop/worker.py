@@ -72,7 +72,7 @@ class Worker:
         self._runners: dict[str, SessionRunner] = {}
         self._busy = 0
         self._hints = 0
-        """How many more looks somebody has asked for."""
+        """How many more looks were asked for."""
         self._next_look = 0.0
         self._next_deadlines = 0.0
         self._next_schedules = 0.0

@@ -29,7 +29,7 @@ WAIT_SECONDS = 2.0
 def answer_once(store: Store, user: Any, key: str, digest: str, work: Callable[[], Answer]) -> Answer:
     """Do the work, unless this user's key has a response already: then return that.
 
-    The claim of the key, whatever `work` writes and its answer are one transaction: a process that
+    The claim of the key, the writes of `work` and its answer are one transaction: a process that
     dies leaves all of them or none. A request with the same key meanwhile waits a moment, then gets
     `IdempotencyInProgress`. `digest` stands for the request; another under the same key is refused
     with `IdempotencyKeyReused`. When `work` raises,

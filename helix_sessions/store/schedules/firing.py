@@ -75,7 +75,7 @@ def _note(store: Store, row: models.Schedule, *names: str) -> None:
 
 
 def _due(store: Store, now: datetime) -> list[str]:
-    """Schedules with a firing that is due or queued, or whose first one nobody has worked out yet."""
+    """Schedules with a firing that is due or queued, or whose first one is not worked out yet."""
     fresh = Q(next_at__isnull=True, enabled=True)
     queued = models.ScheduleFiring.objects.using(store.using).filter(state="queued").values("schedule_id")
     rows = schedules.rows_of(store).filter(Q(next_at__lte=now) | fresh | Q(schedule_id__in=queued))
