@@ -12,7 +12,7 @@ SOURCES := pyproject.toml requirements.txt
 
 help:
 	@echo "make run      the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
-	@echo "make test     lint, types, migrations, and every promise on SQLite and on PostgreSQL (8 minutes on two cores)"
+	@echo "make test     lint, types, migrations, and every promise on SQLite and on PostgreSQL"
 	@echo "make test-all what is long: make test-long and make matrix"
 	@echo "make test-long every boundary, fuzz, browsers, front ends and adapters on PostgreSQL, the contract encrypted"
 	@echo "make lint     the checks of make test without the tests"
