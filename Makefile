@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml requirements.txt
 
-.PHONY: help run test test-all lint format matrix torture bench bench-quick docs dist clean
+.PHONY: help run test test-long test-all lint format matrix torture bench bench-quick docs dist clean
 
 help:
 	@echo "make run      the demo project, PORT=$(PORT), DATABASE_URL for PostgreSQL"
 	@echo "make test     lint, types, migrations, and every promise on SQLite and on PostgreSQL"
-	@echo "make test-all what is long: fuzz, campaigns, browsers, the contract encrypted, and make matrix"
+	@echo "make test-all what is long: make test-long and make matrix"
+	@echo "make test-long every boundary, fuzz, browsers, front ends and adapters on PostgreSQL, the contract encrypted"
 	@echo "make lint     the checks of make test without the tests"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make matrix   the contract and the doors on every other supported Django and Python found here"
@@ -35,10 +36,11 @@ run: $(VENV)/run.stamp
 test: $(VENV)/test.stamp
 	$(BIN)/python -m tests.run -q $(AGAIN) --beside "$(MAKE) --no-print-directory lint"
 
-test-all: $(VENV)/test.stamp
-	$(BIN)/python -m tests.run -q --long
-	HELIX_TEST_ENCRYPTION=1 $(BIN)/python -m tests.run -q tests/contract
-	$(MAKE) --no-print-directory matrix
+test-all: test-long matrix
+
+test-long: $(VENV)/test.stamp
+	$(BIN)/python -m tests.run -q --long $(AGAIN)
+	HELIX_TEST_ENCRYPTION=1 $(BIN)/python -m tests.run -q $(AGAIN) tests/contract
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

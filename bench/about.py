@@ -1,4 +1,4 @@
-"""What a run was made on, so that nobody compares it with another machine's."""
+"""What a run was made on, so that it is not compared with another machine's."""
 
 import os
 import platform

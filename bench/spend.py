@@ -1,7 +1,7 @@
 """What counting the spending costs a step: `python -m bench.spend [seconds]`.
 
 Sixteen processes drive sessions through the loop, turn after turn with a tool, each in turns with and without
-the counting, so that whatever else the machine does slows both alike: all for one owner, and each for an
+the counting, so that other load of the machine slows both alike: all for one owner, and each for an
 owner of its own; without a limit and with nine. The ratio is that of the median times of a run of ten turns.
 It starts a private PostgreSQL server, as the tests do.
 """

@@ -45,7 +45,7 @@ def rate(writers: list["Writer"], name: str, seconds: float) -> float:
 
 
 class Writer:
-    """A process that commits steps as whoever it is told to be."""
+    """A process that commits steps as the contestant it is told to be."""
 
     def __init__(self, place: Place) -> None:
         context = multiprocessing.get_context("spawn")

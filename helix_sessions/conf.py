@@ -35,18 +35,6 @@ class Conf:
     """The poll interval of a live reader where no notifications of other processes arrive: on SQLite, behind
     a transaction-pooling proxy, and while the listening connection is down."""
 
-    STREAM_SAFETY_POLL_SECONDS: float = 15.0
-    """The poll interval where notifications arrive."""
-
-    STREAM_HEARTBEAT_SECONDS: float = 15.0
-    """How long an HTTP stream is silent before it sends a comment to keep proxies from closing it."""
-
-    STREAM_RECHECK_SECONDS: float = 30.0
-    """How often an open HTTP stream checks that its user may still read the session."""
-
-    STREAM_WAIT_SECONDS: float = 25.0
-    """The timeout of a long poll."""
-
     STREAM_LONG_POLLS: int = 2
     """How many long polls may wait in one process of a WSGI server, each on a thread. The others are answered
     at once, and come again after three seconds."""
@@ -75,9 +63,6 @@ class Conf:
 
     PRIVATE_STATE_KEYS: list[str] = []
     """Top-level keys of `custom_state` that participants do not see: in states, in events, in streams."""
-
-    IDEMPOTENCY_LIFETIME: int = 24 * 60 * 60
-    """Seconds for which the response to a request with an `Idempotency-Key` is kept."""
 
     ANSWER_LINK_SECONDS: int = 7 * 24 * 60 * 60
     """The longest lifetime of a link to answer a tool call, in seconds."""
@@ -221,9 +206,14 @@ FORMER = frozenset(
         "API_PAGE_SIZE",
         "ARCHIVE_PREFIX",
         "COMPACTION_SECONDS",
+        "IDEMPOTENCY_LIFETIME",
         "IDEMPOTENCY_WAIT",
         "MAX_DOCUMENT_DEPTH",
+        "STREAM_HEARTBEAT_SECONDS",
+        "STREAM_RECHECK_SECONDS",
         "STREAM_RETRY_SECONDS",
+        "STREAM_SAFETY_POLL_SECONDS",
+        "STREAM_WAIT_SECONDS",
     }
 )
 """Keys of earlier releases that are constants now. A project that still has one gets a warning."""

@@ -24,7 +24,7 @@ NOT_SHARED = {
 }
 
 FOR_FEW = ("set_tool_rule", "create_webhook", "save_state", "emit_event", "release_lease")
-"""Verbs that no policy gives to somebody who is not logged in."""
+"""Verbs that no policy gives to a user who is not logged in."""
 
 
 @register(Tags.security, deploy=True)
@@ -47,7 +47,7 @@ def check_throttles(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register(Tags.security, deploy=True)
 def check_langgraph(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Whoever can write to the database cannot have LangGraph build what they like."""
+    """A writer to the database cannot have LangGraph build any object."""
     adapter = sys.modules.get("helix_sessions.integrations.langgraph.strictness")
     if adapter is None or adapter.is_strict():
         return []
@@ -100,7 +100,7 @@ def check_authentication(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
     if not kinds:
         return [
             Warning(
-                "Nobody can log in to the HTTP API: every request is refused.",
+                "No user can log in to the HTTP API: every request is refused.",
                 hint="Name a class in REST_FRAMEWORK['DEFAULT_AUTHENTICATION_CLASSES'].",
                 id="helix_sessions.W011",
             )

@@ -66,7 +66,7 @@ def answered(
     body: bytes | None = None,
 ) -> Iterator[HTTPResponse]:
     """The answer to a request, of which the status and the headers have been read. At the time `until`, of
-    `time.monotonic`, the connection is cut, whatever the server still sends."""
+    `time.monotonic`, the connection is cut, even if the server still sends."""
     connection = _connect(parts, until, allow_private)
     timer = threading.Timer(left(until), _shut, [connection.sock])
     timer.daemon = True

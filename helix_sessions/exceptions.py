@@ -173,7 +173,7 @@ class SubmissionMismatch(Conflict):
 
 
 class AnswerForbidden(HelixSessionsError):
-    """The call waits for the decision of somebody else."""
+    """The call waits for the decision of another user."""
 
     code = "answer_forbidden"
 

@@ -55,7 +55,7 @@ class DatabaseCollector:
         for name, about, found in (
             (
                 "runnable",
-                "Sessions that a driver has something to do for and nobody drives.",
+                "Sessions that a driver has something to do for and that have none.",
                 rows.runnable(),
             ),
             ("running", "Sessions with a run under way.", rows.running()),

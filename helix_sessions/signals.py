@@ -23,7 +23,8 @@ session_save_failed = Signal()
 """A session could not be saved, and is as it was: `session_id`, `error`, `error_type`."""
 
 run_finished = Signal()
-"""A run has ended, whoever ended it, and the transaction has committed: `session_id`, `run_id`, `status`."""
+"""A run has ended, by its driver or from outside, and the transaction has committed: `session_id`, `run_id`,
+`status`."""
 
 call_waiting = Signal()
 """A tool call waits for a client or for an approval, and the transaction has committed: `session_id`,

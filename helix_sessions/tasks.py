@@ -170,7 +170,7 @@ def run_session(*, session_id: str, database: str | None = None) -> Summary:
 
 @task
 def sweep_sessions(*, database: str | None = None) -> Summary:
-    """Wake what nobody attends to, and recover what a lost worker left; to be scheduled every minute."""
+    """Wake runnable sessions without a driver, recover what lost workers left. Schedule it every minute."""
     return {"swept": sweep(database)}
 
 

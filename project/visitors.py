@@ -23,7 +23,7 @@ _DOES = ("run_session", "retry_session", "interrupt_session", "resume_session", 
 
 
 class VisitorBackend(BaseBackend):
-    """Who came in without a password is somebody only while the project is debugged. Nobody logs in by it."""
+    """A visitor without a password has an account only while the project is debugged. It does not log in."""
 
     def get_user(self, user_id: Any) -> Any:
         users = get_user_model()._default_manager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import hypothesis
 import pytest
 
 from tests import parallel, rows
-from tests.lengths import at_length
+from tests.lengths import IN_TARGETS, LONG, at_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +25,7 @@ TESTS = Path(__file__).parent
 
 hypothesis.settings.register_profile("short", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("long", deadline=None, print_blob=True, max_examples=at_length(1000))
-hypothesis.settings.load_profile("long" if os.environ.get("HELIX_TEST_LONG") else "short")
+hypothesis.settings.load_profile("long" if LONG else "short")
 
 
 def pytest_configure() -> None:
@@ -76,22 +75,98 @@ SLOW = (
     "attack/test_xss.py",
     "demo/test_browser.py",
     "frontends/test_browser.py",
+    "test_typing.py",
 )
-"""What only `make test-all` runs: real browsers."""
+"""What only `make test-all` runs: real browsers, and type checkers on a project that uses the package, which
+`make lint` reads too."""
+
+LATER_ON_POSTGRESQL = (
+    "admin/test_actions.py",
+    "admin/test_base.py",
+    "admin/test_contexts.py",
+    "admin/test_pages.py",
+    "agents/",
+    "api/test_actions.py",
+    "api/test_conditions.py",
+    "api/test_in_a_project.py",
+    "api/test_limits.py",
+    "api/test_outputs.py",
+    "api/test_problems.py",
+    "api/test_tickets.py",
+    "api/test_tokens.py",
+    "api/test_who_may.py",
+    "attack/test_brute_force.py",
+    "attack/test_foreign_ids.py",
+    "attack/test_mass_assignment.py",
+    "attack/test_number_forms.py",
+    "attack/test_requests_out.py",
+    "attack/test_tampering.py",
+    "demo/",
+    "docs/test_site.py",
+    "docs/test_suspend_and_resume.py",
+    "docs/test_tutorial.py",
+    "examples/",
+    "frontends/",
+    "integrations/test_google_adk.py",
+    "integrations/test_langgraph.py",
+    "integrations/test_langgraph_first_form.py",
+    "integrations/test_langgraph_oracle.py",
+    "integrations/test_langgraph_strict.py",
+    "integrations/test_openai_agents.py",
+    "integrations/test_openai_branches.py",
+    "integrations/test_pages.py",
+    "integrations/test_pydantic_ai.py",
+    "stream/test_servers.py",
+    "stream/test_sse.py",
+    "test_sample.py",
+)
+"""Folders and files that reach the database through the store alone: `make test` runs them on SQLite, and
+`make test-all` on PostgreSQL too."""
+
+LATER_ON_SQLITE = (
+    "torture/test_crashes.py",
+    "torture/test_races.py",
+)
+"""Campaigns that `make test` runs on PostgreSQL, and `make test-all` on SQLite too."""
+
+
+def _on_sqlite() -> bool:
+    from django.conf import settings
+
+    engine: str = settings.DATABASES["default"]["ENGINE"]
+    return engine.endswith("sqlite3")
+
+
+def _later() -> tuple[str, ...]:
+    """What `make test` leaves to `make test-all` on this engine; nothing of what a developer names."""
+    if not IN_TARGETS:
+        return ()
+    return LATER_ON_SQLITE if _on_sqlite() else LATER_ON_POSTGRESQL
+
+
+def _name(path: Path) -> str:
+    """Of a file or folder, as the tables have it."""
+    name = path.as_posix().removeprefix(f"{TESTS.as_posix()}/")
+    return f"{name}/" if path.is_dir() else name
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not even import what this run leaves out: frameworks take seconds."""
+    left_out = (() if _on_sqlite() else ONCE) + (() if LONG else _later())
+    return True if _name(collection_path).startswith(left_out) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what the tables name, and leave out what runs on the other engine."""
-    from django.conf import settings
-
+    slow = SLOW + _later()
     for item in items:
-        name = item.path.as_posix().removeprefix(f"{TESTS.as_posix()}/")
-        if name.startswith(SLOW):
+        name = _name(item.path)
+        if name.startswith(slow):
             item.add_marker(pytest.mark.slow)
         if name.startswith(ONCE):
             item.add_marker(pytest.mark.once)
-    if not settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    if not _on_sqlite():
         left = [item for item in items if item.get_closest_marker("once")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("once")]

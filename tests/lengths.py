@@ -1,6 +1,12 @@
-"""How long the long forms are (`make test-all`): minutes, times what `HELIX_TEST_TIMES` says."""
+"""How much is run: the long forms of `make test-all` take minutes, times what `HELIX_TEST_TIMES` says."""
 
 import os
+
+LONG = bool(os.environ.get("HELIX_TEST_LONG"))
+"""Whether this is `make test-all`."""
+
+IN_TARGETS = bool(os.environ.get("HELIX_TEST_TARGET"))
+"""Whether `make test` or `make test-all` chooses what is run, and not a developer who names files."""
 
 TIMES = int(os.environ.get("HELIX_TEST_TIMES") or 1)
 

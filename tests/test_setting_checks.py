@@ -24,7 +24,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("E011", {"API_THROTTLE_RATES": {"read": "3/fortnight"}}, "'3/fortnight'"),
     ("E011", {"API_THROTTLE_RATES": {"read": 3}}, "is 3"),
     ("E011", {"API_THROTTLE_RATES": {"reed": "3/min"}}, "'reed'"),
-    ("E003", {"STREAM_WAIT_SECONDS": -1}, "above zero"),
+    ("E003", {"STREAM_POLL_SECONDS": -1}, "above zero"),
     ("E003", {"PARTICIPANT_AGENT_TYPES": "shop"}, "Literal['*']"),
     ("E012", {"RECOVERY": {"*": "hope"}}, "'hope'"),
     ("E016", {"CONCURRENCY": {"user": 4}}, "'user' is neither"),

@@ -104,7 +104,7 @@ LIST = (
 
 
 class Stale(Exception):
-    """Somebody else wrote in between."""
+    """Another writer wrote in between."""
 
 
 class Floor(Contestant):

@@ -16,7 +16,7 @@ _START = 60.0
 
 @dataclass
 class Server:
-    """uvicorn with one worker, and somebody who is logged in."""
+    """uvicorn with one worker, and a user who is logged in."""
 
     port: int
     process: "subprocess.Popen[bytes]"

@@ -22,7 +22,7 @@ class ToolForm(ReasonForm):
     tool = forms.CharField(
         label=_("Tool"),
         max_length=255,
-        help_text=_("Only calls of this tool are decided, whatever their arguments."),
+        help_text=_("Only calls of this tool are decided, with any arguments."),
         widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ["tool", "reason"]

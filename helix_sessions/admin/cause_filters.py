@@ -73,7 +73,7 @@ class WithinFilter(admin.SimpleListFilter):
 
 
 class FeedbackFilter(admin.SimpleListFilter):
-    """`?feedback=down`: sessions with an answer that somebody thought so of."""
+    """`?feedback=down`: sessions with an answer that a reader rated so."""
 
     title = _("feedback")
     parameter_name = "feedback"

@@ -15,7 +15,7 @@ from helix_sessions.store.outbox import alerts
 
 
 class BulkRunner(Companion):
-    """Looks for bulk actions that nobody is at work on."""
+    """Looks for bulk actions that no process works on."""
 
     name = "helix-bulk-runner"
     failure = "Bulk actions could not be carried out."

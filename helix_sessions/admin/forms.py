@@ -210,7 +210,7 @@ class ModelForm(ReasonForm):
     field_order = ["model", "default", "reason"]
 
     def clean(self) -> dict[str, Any]:
-        """The model, `None` for the default of the agent. A form that nobody touched changes nothing."""
+        """The model, `None` for the default of the agent. An untouched form changes nothing."""
         cleaned = super().clean() or {}
         if cleaned.get("default"):
             cleaned["model"] = None
@@ -242,8 +242,8 @@ class BudgetForm(ReasonForm):
     field_order = ["max_steps", "max_tokens", "max_seconds", "max_cost", "deadline", "unlimited", "reason"]
 
     def clean(self) -> dict[str, Any]:
-        """The limits that were changed, as the runtime takes them; `None` removes them all. A form that
-        nobody touched changes nothing."""
+        """The limits that were changed, as the runtime takes them; `None` removes them all. An
+        untouched form changes nothing."""
         cleaned = super().clean() or {}
         changed = {each.name for each in fields(Budget)} & set(self.changed_data)
         limits = {name: cleaned.get(name) for name in changed}

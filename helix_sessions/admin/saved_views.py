@@ -1,4 +1,4 @@
-"""Views of the session list: saved by an operator under a name, opened by whoever has the address."""
+"""Views of the session list: saved by an operator under a name, opened by any operator with the address."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -80,7 +80,7 @@ class CloseFilter(admin.SimpleListFilter):
 
 
 class SpendLimitAdmin(ModelAdmin):
-    """What owners, agent types and everybody may spend, and what is left of it."""
+    """What owners, agent types and all together may spend, and what is left of it."""
 
     form = SpendLimitForm
     list_display = ("whose", "window", "used", "left", "share", "resets", "warn_at", "enabled")

@@ -81,7 +81,7 @@ class WebhookForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class _Operated(ModelAdmin):
-    """Whoever may change webhooks may do everything with them, as over HTTP."""
+    """A user who may change webhooks may do everything with them, as over HTTP."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("helix_sessions.change_webhook"))
@@ -105,7 +105,7 @@ class WebhookAdmin(_Operated):
         css = {"all": ["helix_sessions/console.css"]}
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """The secret is for a new one only; nobody who may only look sees it."""
+        """The form shows the secret of a new webhook only, and never to users who may only look."""
         if obj is None:
             return ("url", "events", "enabled", "secret")
         return ("url", "events", "enabled", "last_deliveries")
@@ -220,7 +220,7 @@ class WebhookDeliveryAdmin(ModelAdmin):
         return False
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may see webhooks may see what they were told."""
+        """A user who may see webhooks may see what was sent to them."""
         needed = ("view_webhookdelivery", "view_webhook", "change_webhook")
         return any(request.user.has_perm(f"helix_sessions.{name}") for name in needed)
 

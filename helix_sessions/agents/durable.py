@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.2
 """How often a session is looked at that another process drives."""
 
 _UNDER_WAY: set["asyncio.Future[RunOutcome]"] = set()
-"""Sessions that are driven while somebody streams them, and after."""
+"""Sessions that are driven while a caller streams them, and after."""
 
 
 def durable(

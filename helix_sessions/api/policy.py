@@ -100,7 +100,7 @@ def policy() -> Policy:
 
 
 def refusal(verb: str) -> str:
-    """Why somebody may not do it, as far as it is known: another policy keeps its reasons."""
+    """Why a user may not do it, as far as it is known: another policy keeps its reasons."""
     if type(policy()) is not ParticipantPolicy:
         return f"This user may not {verb}."
     return f"This user may not {verb}: it takes the permission {OPERATOR_VERBS.get(verb, DRIVE)}."

@@ -32,6 +32,15 @@ RETRY_SECONDS = 3.0
 """How long a browser waits before it reconnects. By default gunicorn closes an idle connection after two
 seconds, and a request that is under way at that moment is reset."""
 
+HEARTBEAT_SECONDS = 15.0
+"""How long a stream is silent before it sends a comment, which keeps proxies from closing it."""
+
+RECHECK_SECONDS = 30.0
+"""How often an open stream checks that its user may still read the session."""
+
+WAIT_SECONDS = 25.0
+"""The longest duration of a long poll, and of other requests that wait."""
+
 _RETRY_AFTER_POLL = 0.1
 """A reader of long polls reconnects at once."""
 
@@ -174,9 +183,9 @@ class EventStream:
 
     async def _frames(self, tail: AsyncTail[Item], selection: Selection) -> AsyncIterator[bytes]:
         yield sse.retry(RETRY_SECONDS)
-        check_at, silent_since = monotonic() + conf.STREAM_RECHECK_SECONDS, monotonic()
+        check_at, silent_since = monotonic() + RECHECK_SECONDS, monotonic()
         while not selection.is_over:
-            heartbeat_at = silent_since + conf.STREAM_HEARTBEAT_SECONDS
+            heartbeat_at = silent_since + HEARTBEAT_SECONDS
             items = await tail.some(max(0.0, min(heartbeat_at, check_at) - monotonic()))
             if items is None:
                 yield sse.closed("session_deleted")
@@ -191,7 +200,7 @@ class EventStream:
                 if not await self._may_go_on():
                     yield sse.closed("access_lost")
                     return
-                check_at = monotonic() + conf.STREAM_RECHECK_SECONDS
+                check_at = monotonic() + RECHECK_SECONDS
         yield sse.closed("run_ended")
 
 
@@ -230,7 +239,7 @@ def long_poll_in_thread(request: Request, *, alone: bool) -> HttpResponse:
     """
     held = slots.take(_HELD, conf.STREAM_LONG_POLLS)
     try:
-        longest = 0.0 if held is None else _SHORT_POLL if alone else conf.STREAM_WAIT_SECONDS
+        longest = 0.0 if held is None else _SHORT_POLL if alone else WAIT_SECONDS
         answer = _Answer(request, longest)
         with (
             suppress(SessionNotFound, EventsArchived),

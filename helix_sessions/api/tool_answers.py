@@ -18,7 +18,7 @@ def submit(store: SessionStore, user: Any, session_id: str, call_id: str, **answ
         asked = _declared(store, session_id, call_id)
         if asked is None or answer.get("remember") == "owner":
             raise
-        # Of this tool with these arguments, whatever became of the call meanwhile.
+        # Of this tool with these arguments, even if the call was answered meanwhile.
         answer["arguments_digest"] = answer.get("arguments_digest") or asked
         return store.submit_tool_result(session_id, call_id, **answer)
 
@@ -32,7 +32,7 @@ def check_approver(store: SessionStore, user: Any, session_id: str, call_id: str
     if call.get("kind") != "approval" or call.get("approver") == "participant":
         return
     if not leaves_to_participants(state.agent_type, str(call.get("tool_name"))):
-        raise AnswerForbidden("This call waits for the approval of somebody else.")
+        raise AnswerForbidden("This call waits for the approval of another user.")
 
 
 def owner_of(store: SessionStore, state: SessionState, call_id: str) -> SessionState:

@@ -149,7 +149,7 @@ def has_entries(text: str | None) -> bool:
 
 
 def canonical(value: Any) -> str:
-    """One text for all documents that are equal, whatever the order of their keys."""
+    """One text for all documents that are equal, with their keys in any order."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 

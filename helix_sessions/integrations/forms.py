@@ -1,7 +1,7 @@
 """Which framework stored a message. Each adapter keeps its framework's own form under a role, and reads no
 other's: what it cannot read it refuses, instead of making something up.
 
-The shape of a transcript is everybody's: text, calls and their results, as the HTTP API, the inbox and the
+The shape of a transcript is common to all: text, calls and their results, as the HTTP API, the inbox and the
 agents under our loop write them. Each adapter reads it as its framework has it.
 """
 
@@ -35,7 +35,7 @@ _LOOKED_AT = 3
 
 
 def framework_of(message: Mapping[str, Any]) -> str | None:
-    """The framework in whose form a message is; `None` if it is in nobody's."""
+    """The framework in whose form a message is; `None` if it is in none of them."""
     if isinstance(message.get("lc"), dict):
         return "langgraph"
     said, item = message.get("message"), message.get("item")
@@ -55,7 +55,7 @@ def _is_of_langgraph(keys: KeysView[str]) -> bool:
 
 
 def shared(message: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A message in the shape that everybody reads: a role, `content` of text or of a tool's result,
+    """A message in the common shape: a role, `content` of text or of a tool's result,
     `tool_calls`. A framework's own form beside it is left out. `None` if it is in no such shape."""
     role, content = message["role"], message.get("content")
     calls, native = calls_in(message), message.get("lc")
@@ -97,12 +97,12 @@ def _text(content: Any) -> str | None:
 
 
 def is_any(message: Mapping[str, Any]) -> bool:
-    """For an adapter that leaves messages in nobody's form alone."""
+    """For an adapter that leaves messages without a framework's form alone."""
     return True
 
 
 def is_shared(message: Mapping[str, Any]) -> bool:
-    """Whether everybody can read a message."""
+    """Whether a message is in the common shape."""
     return shared(message) is not None
 
 

@@ -212,7 +212,7 @@ class DjangoSessionService(BaseSessionService):
             raise SessionNotFoundError(f"Session {session.id} not found.") from None
         except StaleState as error:
             raise StaleSessionError(
-                "The session was modified in storage by somebody else since it was read; get it again."
+                "The session was modified in storage by another writer since it was read; get it again."
             ) from error
 
     def _write(self, key: str, said: dict[str, JSON], own: dict[str, JSON], expected: int | None) -> int:

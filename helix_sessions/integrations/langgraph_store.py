@@ -37,7 +37,7 @@ with needed_from("langgraph"):
     )
 
 _ORDER = {GetOp: 0, SearchOp: 1, ListNamespacesOp: 2, PutOp: 3}
-"""In which order a batch is done, whatever the order of its operations."""
+"""In which order a batch is done, regardless of the order of its operations."""
 
 _WHOLE = ["$"]
 _BEYOND = 10**400

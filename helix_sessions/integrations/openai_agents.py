@@ -1,7 +1,7 @@
 """The memory of the OpenAI Agents SDK: `Runner.run(agent, "Hello", session=DjangoSession("thread-1"))`.
 
 An item that is a message is stored as it is. Any other (a tool call, its output, reasoning …) is stored under
-`item` of a message whose role, and the ids of its call, say what it is to whoever reads the transcript.
+`item` of a message whose role, and the ids of its call, say what it is to readers of the transcript.
 """
 
 import asyncio
@@ -163,7 +163,7 @@ class DjangoSession:
             except SessionNotFound:
                 return None
             except StaleState:
-                continue  # somebody else wrote in between, so what was read may not be the last item
+                continue  # another writer wrote in between, so what was read may not be the last item
             return items[0]
 
     def _clear(self) -> None:
@@ -192,7 +192,7 @@ def message_of(item: Any) -> dict[str, JSON]:
 
 
 def _can_stay(given: dict[str, JSON]) -> bool:
-    """Whether an item that is a message is known as one of nobody's in particular when it is read again."""
+    """Whether a reader knows an item that is a message as one of no framework in particular."""
     if {"item", "items"} & given.keys() or forms.framework_of(given) is not None or "content" not in given:
         return False
     return not calls_in(given) and not results_in(given)

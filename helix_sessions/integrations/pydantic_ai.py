@@ -31,7 +31,7 @@ class DjangoHistory:
     """The messages of one session, which the first save creates.
 
     `fields` are those of `create_session`: `owner`, `user_id`, `tags`, `metadata`, `expires_at` … A save
-    after a load is refused with `StaleState` when somebody else has written meanwhile. What another
+    after a load is refused with `StaleState` when another writer has written meanwhile. What another
     agent said is read too: text, calls and results; other forms are refused as `FrameworkMismatch`.
     """
 

@@ -56,7 +56,7 @@ def fingerprint(type: str | None, message: str) -> str:
 
 
 def fingerprint_of(error: Any) -> str | None:
-    """The fingerprint of an error as somebody gave it: its own, or one of its type and message."""
+    """The fingerprint of an error as its caller gave it: its own, or one of its type and message."""
     if error is None:
         return None
     if not isinstance(error, dict):

@@ -1,6 +1,6 @@
 """The ledger of tool calls: which calls messages make, which have a result, and what result closes a call.
 
-Every reader of calls and results walks here, whatever the format: `tool_calls` (flat, or OpenAI's with a
+Every reader of calls and results walks here, for every format: `tool_calls` (flat, or OpenAI's with a
 `function`), a `function_call` that a message has as its `item`, `tool_use` blocks in the content of an
 assistant message, tool messages, and `tool_result` blocks in the content of a user or tool message. A message
 is any JSON a provider sent, so what does not look like a call or a result is skipped.
@@ -30,7 +30,7 @@ NOT_EXECUTED = "The tool was not executed, because the activity ended."
 EXPIRED = "The deadline for an answer has passed."
 DENIED = "The call was denied."
 CHILD_FAILED = "The sub-agent failed."
-EDITED = "Whoever approved this call has changed its arguments. It was executed with:"
+EDITED = "The approver of this call has changed its arguments. It was executed with:"
 
 _CONTENT_KEYS = {
     "tool_called": ("arguments", "input", "content"),

@@ -54,7 +54,7 @@ def usage_of(report: Any) -> Usage:
 
 
 def totals_of(report: Any) -> UsageTotals:
-    """One report, whatever its words, as the six fields."""
+    """One report, of any provider, as the six fields."""
     if not isinstance(report, dict):
         return UsageTotals()
     inner = [report[name] for name in _DETAILS if isinstance(report.get(name), dict)]

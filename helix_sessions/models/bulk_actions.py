@@ -18,7 +18,7 @@ class BulkActionQuerySet(models.QuerySet["BulkAction"]):
         return self.filter(state__in=OPEN_STATES)
 
     def free(self, now: datetime) -> Self:
-        """Unfinished, and nobody is at work on it."""
+        """Unfinished, and no process works on it."""
         return self.unfinished().filter(models.Q(claimed_until=None) | models.Q(claimed_until__lt=now))
 
 

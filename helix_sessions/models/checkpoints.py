@@ -11,7 +11,7 @@ from helix_sessions.types import SESSION_STATUSES
 
 class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
     def newest_first(self) -> Self:
-        """The last written first, whatever its step count."""
+        """The last written first, regardless of its step count."""
         return self.order_by("-seq")
 
 

@@ -101,7 +101,7 @@ class VectorField(models.Field):  # type: ignore[type-arg]
 
 class CounterField(models.BigIntegerField):  # type: ignore[type-arg]
     """A number that is added to: a row that is put in the place of another adds its own. It stays below what
-    hundreds of them may be summed up of, whatever is reported."""
+    hundreds of them may be summed up of, for any report."""
 
     MOST = 10**16
 
@@ -123,7 +123,7 @@ class SecretAttribute(DeferredAttribute):
 
 
 class SecretField(models.TextField):  # type: ignore[type-arg]
-    """A text that is encrypted where encryption is on, whoever saves the instance."""
+    """A text that is encrypted where encryption is on, on every way to save the instance."""
 
     descriptor_class = SecretAttribute
 

@@ -1,6 +1,6 @@
 """Memories: documents under a key of a namespace, which outlive sessions.
 
-`memory_id` is a digest of namespace and key, so a memory is found by one column, whatever its names are. A
+`memory_id` is a digest of namespace and key, so a memory is found by one column, regardless of its names. A
 namespace is stored as one text whose order is that of the tuples, so a prefix is a range of an index (see
 `store/memory/names.py`).
 """

@@ -9,8 +9,8 @@ from helix_sessions.models.fields import IdField
 
 
 class SavedView(models.Model):
-    """Filters, search and order of the session list under a name. It goes with its operator; whoever may see
-    sessions may open it by its id."""
+    """Filters, search and order of the session list under a name. It goes with its operator. A user who may
+    see sessions may open it by its id."""
 
     view_id = IdField(primary_key=True, max_length=36)
     owner = OwnerKey(settings.AUTH_USER_MODEL, on_delete=go_with_owner, db_index=False)

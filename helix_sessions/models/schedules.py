@@ -66,7 +66,7 @@ def plan_of(row: "Schedule") -> str:
 
 
 class CronField(models.CharField):  # type: ignore[type-arg]
-    """A cron expression, which is checked with the rest of the row whoever saves it."""
+    """A cron expression, which is checked with the rest of the row by every caller who saves it."""
 
     def pre_save(self, model_instance: Any, add: bool) -> Any:
         check_entered(model_instance)

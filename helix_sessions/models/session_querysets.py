@@ -65,7 +65,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(is_expired(now or Now()))
 
     def interrupted_by_request(self) -> Self:
-        """Not ended, asked to stop, and nobody has taken the request yet."""
+        """Not ended, asked to stop, and no driver has taken the request yet."""
         return self.filter(INTERRUPTED_BY_REQUEST)
 
     def stuck(self, since: datetime) -> Self:
@@ -73,7 +73,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(is_stuck(since))
 
     def runnable(self, now: datetime | None = None) -> Self:
-        """A driver has something to do, and nobody drives them; the first to become runnable first."""
+        """A driver has something to do, and they have none; the first to become runnable first."""
         # By the clock that says when they are; leases go by the database's.
         due = self.unleased(now).filter(runnable_at__lte=now or timezone.now())
         return due.order_by("runnable_at", "session_id")
@@ -88,7 +88,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(expired)
 
     def abandoned(self, now: datetime | None = None) -> Self:
-        """A run is under way, and the lease of whoever drove it ran out."""
+        """A run is under way, and the lease of its driver has expired."""
         return self.filter(run_id__isnull=False, lease_expires_at__lte=now or Now())
 
     def owned_by(self, owner_id: object) -> Self:
@@ -122,7 +122,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
             return [row[0] for row in cursor.fetchall()]
 
     def agent_types(self, limit: int) -> list[str]:
-        """The first agent types by name. Each costs one index probe, whatever the number of sessions."""
+        """The first agent types by name. Each costs one index probe, for any number of sessions."""
         connection = connections[self.db]
         with connection.cursor() as cursor:
             cursor.execute(AGENT_TYPES, [limit])

@@ -20,7 +20,7 @@ def new_limit_id() -> str:
 
 
 class SpendLimit(models.Model):
-    """What an owner, an agent type or everybody may spend in a window. `warned_on` is the first day of the
+    """What an owner, an agent type or all together may spend in a window. `warned_on` is the first day of the
     window that a warning was sent of."""
 
     limit_id = IdField(primary_key=True, max_length=64, default=new_limit_id, editable=False)

@@ -26,7 +26,7 @@ _FRAMEWORKS = {
     ("agents.agent", "Agent"): OPENAI_AGENTS,
     ("langgraph.pregel.main", "Pregel"): LANGGRAPH,
 }
-"""The classes of agents: a framework that nobody uses is not imported to tell."""
+"""The classes of agents: a framework that the project does not use is not imported to tell."""
 
 
 class Agent(Protocol):

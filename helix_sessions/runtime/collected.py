@@ -90,7 +90,7 @@ class CollectedJournal:
         return telemetry.agent_span(self._store.using, self._session.session_id, name, run_id=self.run.run_id)
 
     def check(self) -> None:
-        """Nobody takes the session away; the save at the end finds out what others did."""
+        """No lease can be lost here; the save at the end finds out what other writers did."""
 
     async def start(self, number: int) -> TurnContext:
         state, context = await self._io.db(self._read)

@@ -1,4 +1,4 @@
-"""Compaction as the settings describe it, for whoever asks for one by hand."""
+"""Compaction as the settings describe it, for callers who ask for one by hand."""
 
 from typing import cast
 

@@ -26,7 +26,7 @@ _FILTERS = {"agent_name": "agent_type", "parent_id": "parent_session_id"}
 class SessionRuntime:
     """Sessions for application code: each call loads, changes or lists them, and tells what happened.
 
-    Conflicts are reported, not resolved: an action on a session that somebody else has saved meanwhile
+    Conflicts are reported, not resolved: an action on a session that another writer has saved meanwhile
     raises `SessionConflict`, and nothing of it is saved. Nothing is ever tried again.
     """
 

@@ -1,7 +1,7 @@
 """Spans and metrics of the loop in the words of OpenTelemetry's semantic conventions for generative AI.
 
 A run of an agent is `invoke_agent`, a call of the model `chat`, a call of a tool `execute_tool`. All runs of
-a session, in whatever process, are spans of the session's one trace. The conventions are those of version
+a session, in any process, are spans of the session's one trace. The conventions are those of version
 1.41.0, the last release before they moved to a repository of their own; another version is a decision.
 Content is left out unless `TRACE_CONTENT` is set. Without a provider nothing happens.
 """
@@ -35,7 +35,7 @@ _TOKENS = tuple(4**power for power in range(14))
 
 
 def is_on() -> bool:
-    """Whether somebody receives spans or metrics."""
+    """Whether an exporter receives spans or metrics."""
     return tracing.is_on() or _receives_metrics()
 
 
@@ -147,7 +147,7 @@ class AgentSpan(Operation):
 
     @property
     def context(self) -> Any:
-        """The parent of its calls, whatever thread they are in."""
+        """The parent of its calls, in any thread."""
         return None if self.span is None else trace.set_span_in_context(self.span)
 
     def finish(self, kind: str, *, usage: Any = None, error: Any = None) -> None:

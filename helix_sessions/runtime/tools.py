@@ -38,7 +38,7 @@ class Asked:
     spawns: list[tuple[ToolCall, Spawn]] = field(default_factory=list)
     """For a sub-agent."""
     refused: list[tuple[ToolCall, str]] = field(default_factory=list)
-    """For nobody; each with the reason."""
+    """Refused; each with the reason."""
     order: list[str] = field(default_factory=list)
     rulings: list[dict[str, Any]] = field(default_factory=list)
     """What tool rules decided instead of a person, as the log tells it."""
@@ -49,7 +49,7 @@ class Asked:
 
     @property
     def open(self) -> bool:
-        """Whether calls are left that somebody else answers than the agent."""
+        """Whether calls are left that the agent does not answer itself."""
         return bool(self.own or self.pending or self.spawns or self.refused)
 
     def denies(self, call_id: str) -> bool:
@@ -65,7 +65,7 @@ class Asked:
 
 def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> Asked:
     """What a message asks for; the same id twice is one call. A tool rule goes before what the agent
-    declares. What the agent has answered by itself is asked of nobody."""
+    declares. What the agent has answered by itself is not asked again."""
     found = Asked(follow_up=answer.follow_up)
     for call in calls_in(answer.message):
         call_id, name = call["id"], call["name"]
@@ -93,7 +93,7 @@ def asked(toolbox: Toolbox, answer: Answer, rules: Sequence[ToolRule] = ()) -> A
 
 
 def add_executed(found: Asked, toolbox: Toolbox, call: ToolCall) -> None:
-    """A call that needs nobody's decision, or has it."""
+    """A call that needs no decision, or has one."""
     if toolbox.is_clients(call["name"]):
         found.pending.append(pending_call(toolbox, call, CLIENT_TOOL))
     elif call["name"] in toolbox.subagents:
@@ -106,7 +106,7 @@ def _needs_approval(
     found: Asked, toolbox: Toolbox, call: ToolCall, rule: ToolRule | None, kind: str | None
 ) -> bool:
     """Whether a person has to decide. A rule that decides instead is noted. Where only the framework says
-    that this very call is a client's, nobody is asked: the answer is a person's anyway."""
+    that this very call is a client's, no approval is asked for: a person answers it anyway."""
     declared = toolbox.needs_approval(call["name"], kind)
     if rule is None:
         if toolbox.options(call["name"]).approval is False:

@@ -142,8 +142,8 @@ class TurnContext:
         return said() if in_event_loop() else None
 
     def interrupted(self) -> Any:
-        """Whether somebody asked to stop. An agent that takes long asks now and then, and returns. In async
-        code it may be awaited."""
+        """Whether the session was asked to stop. An agent that takes long asks now and then, and returns. In
+        async code it may be awaited."""
         if in_event_loop():
             return _Flag(self._stop.is_set())
         if self._is_asked is not None and not self._stop.is_set() and self._is_asked():

@@ -142,7 +142,7 @@ class AsyncSessionStore:
     async def ensure_session(
         self, session_id: str | None = None, *, agent_type: str, **fields: Any
     ) -> SessionState:
-        """The session with this id as it is now, whatever the fields; created with them when there is none.
+        """The session with this id as it is now, with any fields; created with them when there is none.
 
         `fields` are those of `create_session`.
         """
@@ -165,7 +165,7 @@ class AsyncSessionStore:
         promoted, others are forgotten. With the policy `wake` the session goes on with a new run where a
         model still owes an answer, and is completed where nothing is left to do; a request to stop is met.
         With `fail` run and session fail, or the session gets another `status`; `error` and `failure_reason`
-        say why. A session whose status somebody else has changed keeps it.
+        say why. A session whose status another caller has changed keeps it.
 
         `repeatable` are tools that may be executed again, each with how often: their calls stay open where
         attempts are left, for the next owner to repeat.
@@ -393,8 +393,8 @@ class AsyncSessionStore:
 
         With a `step_id` its last step is committed: the messages, what the step staged and then `writes`, and
         a checkpoint. `discard` forgets what it staged instead. An `interrupted` session takes the request to
-        stop. Who waits for the session as for a child is told. A session whose status somebody else has
-        changed keeps it, and a run that somebody else has ended stays as it is.
+        stop. Who waits for the session as for a child is told. A session whose status another caller has
+        changed keeps it, and a run that another caller has ended stays as it is.
         """
         return await sync_to_async(self._store.end_run)(
             session_id,
@@ -447,7 +447,7 @@ class AsyncSessionStore:
         )
 
     async def get_latest_checkpoint(self, session_id: str) -> Checkpoint | None:
-        """Read the checkpoint that was written last, whatever its step count."""
+        """Read the checkpoint that was written last, regardless of its step count."""
         return await sync_to_async(self._store.get_latest_checkpoint)(session_id)
 
     async def get_checkpoint(self, session_id: str, checkpoint_id: str) -> Checkpoint:
@@ -664,7 +664,7 @@ class AsyncSessionStore:
     async def publish_fragment(self, session_id: str, data: JSON) -> None:
         """Reach those who read along now. Nothing is stored or replayed, and under pressure it is dropped.
 
-        It is sent at once, whatever becomes of the caller's transaction, and to other processes only if
+        It is sent at once, even if the caller's transaction is rolled back, and to other processes only if
         it is small (about 7 KB).
         """
         return await sync_to_async(self._store.publish_fragment)(session_id, data)
@@ -804,7 +804,7 @@ class AsyncSessionStore:
     async def request_run(
         self, session_id: str, *, at: datetime | None = None, expected_version: int | None = None
     ) -> SessionState:
-        """Ask for a run of at least one turn, now or not before `at`, whatever the session's status.
+        """Ask for a run of at least one turn, now or not before `at`, in any status of the session.
 
         A worker takes it up. While a run is under way, another follows it; while the session waits for
         answers, it follows them. A retry that waits is brought forward and keeps its count. Asking again
@@ -823,7 +823,7 @@ class AsyncSessionStore:
     async def list_runnable(
         self, *, agent_types: Collection[str] | None = None, limit: int = 100
     ) -> list[SessionSummary]:
-        """Sessions that a driver has something to do for and nobody drives, the longest waiting first."""
+        """Sessions that a driver has something to do for and that have none, the longest waiting first."""
         return await sync_to_async(self._store.list_runnable)(agent_types=agent_types, limit=limit)
 
     async def get_usage(self, session_id: str, *, tree: bool = False) -> UsageTotals:
@@ -853,8 +853,8 @@ class AsyncSessionStore:
         output: JSON | Unset = UNSET,
         expected_version: int | None = None,
     ) -> int:
-        """Set the status, whatever it was; returns the version. `None` leaves a value as it is, and
-        entering `active` clears error, failure reason and interrupt context unless given.
+        """Set the status, regardless of the present one; returns the version. `None` leaves a value as it is,
+        and entering `active` clears error, failure reason and interrupt context unless given.
 
         Any other status ends the run under way and takes the session away from who drives it. One that ends
         waits for nothing any more, and its parent is told; one that fails or is interrupted takes its
@@ -1231,7 +1231,7 @@ class AsyncSessionStore:
         warn_at: float | None = None,
         enabled: bool = True,
     ) -> SpendLimit:
-        """Limit what an owner, an agent type or everybody may spend in a day, a month or in total, in US
+        """Limit what an owner, an agent type or all together may spend in a day, a month or in total, in US
         dollars, in tokens or in both. `key` is the owner's primary key, or the agent type; `all` has none.
 
         A limit with the same scope, key and window takes the place of the one before. What was spent earlier
@@ -1399,7 +1399,7 @@ class AsyncSessionStore:
     async def answer_once(self, user: Any, key: str, digest: str, work: Callable[[], Answer]) -> Answer:
         """Do the work, unless this user's key has a response already: then return that.
 
-        The claim of the key, whatever `work` writes and its answer are one transaction: a process that
+        The claim of the key, the writes of `work` and its answer are one transaction: a process that
         dies leaves all of them or none. A request with the same key meanwhile waits a moment, then gets
         `IdempotencyInProgress`. `digest` stands for the request; another under the same key is refused
         with `IdempotencyKeyReused`. When `work` raises,
@@ -1535,8 +1535,8 @@ class AsyncSessionStore:
     ) -> Schedule:
         """Give an agent a prompt at the times of a cron expression, from now on.
 
-        Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and a zone
-        that nobody knows.
+        Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and an
+        unknown zone.
         """
         return await sync_to_async(self._store.create_schedule)(
             name,
@@ -1731,7 +1731,7 @@ class AsyncSessionStore:
         spend limits and what was spent of a chosen owner come with them, and all of these with all sessions.
 
         A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
-        of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
+        of one moment and takes no lock, at any size. Memory does not grow with the export, except for
         the ids of chosen sessions.
         """
         return await sync_to_async(self._store.export_sessions)(

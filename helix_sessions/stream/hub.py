@@ -12,6 +12,9 @@ from helix_sessions.types import Fragment
 Key: TypeAlias = tuple[str, str]
 """A database alias and a session id."""
 
+SAFETY_POLL_SECONDS = 15.0
+"""The poll interval of a live reader where notifications of other processes arrive."""
+
 
 class Watcher(Protocol):
     """Something that waits for a session. Every method may be called from any thread and must not block."""
@@ -94,8 +97,8 @@ class Hub:
         """Let all watchers look again: pokes may have been lost."""
         with self._lock:
             keys = [key for key in self._watchers if key[0] == alias]
-            everybody = [watcher for key in keys for watcher in self._watchers[key]]
-        for watcher in everybody:
+            watchers = [watcher for key in keys for watcher in self._watchers[key]]
+        for watcher in watchers:
             watcher.poke(None)
 
     def offer(self, alias: str, fragment: Fragment) -> None:
@@ -110,7 +113,7 @@ class Hub:
     def poll_interval(self, alias: str) -> float:
         """How long a watcher waits for a poke before it polls."""
         if self._channel(alias).listening:
-            return conf.STREAM_SAFETY_POLL_SECONDS
+            return SAFETY_POLL_SECONDS
         return conf.STREAM_POLL_SECONDS
 
     def _of(self, key: Key) -> tuple[Watcher, ...]:

@@ -150,5 +150,5 @@ def spaced(value: float | None) -> str:
 
 @register.filter
 def unlocalised(value: float) -> str:
-    """A number as an attribute of an SVG takes it, whatever the language."""
+    """A number as an attribute of an SVG takes it, in any language."""
     return f"{value:.2f}"

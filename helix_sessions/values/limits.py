@@ -13,7 +13,7 @@ SPEND_WINDOWS: tuple[SpendWindow, ...] = get_args(SpendWindow)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendLimit:
-    """What an owner, an agent type or everybody may spend in a window."""
+    """What an owner, an agent type or all together may spend in a window."""
 
     limit_id: str
     scope: SpendScope

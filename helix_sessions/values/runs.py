@@ -93,7 +93,7 @@ class Occupancy:
     owner: str | None
     """Who drives it now."""
     idle: bool
-    """Nobody drives it, no run is under way, and no input waits that anybody would take."""
+    """It has no driver, no run is under way, and no input waits that a driver would take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ _MAX_DEPTH = 10_000
 def apply_writes(document: dict[str, Any], writes: Any) -> dict[str, Any]:
     """The document after all `writes`, in order; `InvalidWrites` names the one that cannot be applied.
 
-    `writes` is whatever `parse_writes` takes. `document` is left as it is: the result shares the branches no
+    `writes` is what `parse_writes` takes. `document` is left as it is: the result shares the branches no
     write touched with it, and nothing with `writes`. A missing parent becomes an object, also under a number.
     """
     draft = _Draft(document)

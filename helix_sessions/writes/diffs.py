@@ -56,8 +56,8 @@ def _diff_objects(path: Path, old: dict[str, Any], new: dict[str, Any]) -> tuple
 def _kept_keys(old: dict[str, Any], new: dict[str, Any]) -> dict[str, None]:
     """The keys that can stay where they are.
 
-    Whatever is set anew goes to the end, so these are the first keys of `new`, as many as follow one another
-    in `old` too. All others are deleted and, if they are in `new`, set again.
+    A key that is set anew goes to the end, so these are the first keys of `new`, as many as follow one
+    another in `old` too. All others are deleted and, if they are in `new`, set again.
     """
     kept: dict[str, None] = {}
     in_old = iter(old)

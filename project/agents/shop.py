@@ -69,7 +69,7 @@ def _after_look_up(heard: Heard, last: Any) -> Line:
         arguments = {"order": last.arguments["order"], "amount": order["total"], "reason": reason}
         return Line(
             f"That is the *{order['item']}* for **{order['total']:.2f} €**. I have prepared the refund; "
-            "somebody has to approve it before any money moves. ",
+            "a person has to approve it before any money moves. ",
             [("refund", arguments)],
         )
     parcel = order["parcel"].removeprefix("PX-")

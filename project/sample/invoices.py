@@ -104,7 +104,7 @@ def _waiting(store: SessionStore, owner: Any, clock: Clock) -> None:
 
 
 def _overdue(store: SessionStore, owner: Any, clock: Clock) -> None:
-    """Nobody approved it in time: workers answer a call past its deadline with an error."""
+    """No approver decided in time: workers answer a call past its deadline with an error."""
     clock.go_to(hours=26)
     story = _invoice(
         store,

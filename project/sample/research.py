@@ -116,7 +116,7 @@ def _market(store: SessionStore, owner: Any, clock: Clock) -> dict[str, str]:
 
 
 def _policy(store: SessionStore, owner: Any, clock: Clock) -> str:
-    """Returns the id of the call that waits for somebody's browser."""
+    """Returns the id of the call that waits for a user's browser."""
     story = Story(
         store,
         POLICY,

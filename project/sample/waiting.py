@@ -19,7 +19,7 @@ def pending_call(
     approval_id: str | None = None,
     deadline_in: timedelta | None = None,
 ) -> dict[str, Any]:
-    """An entry of `pending_client_tool_calls` that nobody has answered."""
+    """An entry of `pending_client_tool_calls` that is not answered."""
     now = timezone.now()
     return {
         "tool_call_id": call_id,

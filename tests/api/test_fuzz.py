@@ -84,4 +84,4 @@ class TestLiveServer:
     @pytest.mark.timeout(3600)
     @each("label", OPERATIONS)
     def test_at_length(self, label, live_server, user):
-        fuzz(label, live_server, user, examples=at_length(40))
+        fuzz(label, live_server, user, examples=at_length(20))

@@ -365,10 +365,11 @@ def _said(row: Session, now: datetime) -> str | None:
     return "now" if row.runnable_at <= now else "later"
 
 
-def test_any_history() -> None:
+@pytest.mark.parametrize("count", [15, pytest.param(at_length(60), marks=pytest.mark.slow)])
+def test_any_history(count: int) -> None:
     run_state_machine_as_test(
         Causes,
         settings=settings(
-            max_examples=at_length(40), stateful_step_count=30, suppress_health_check=list(HealthCheck)
+            max_examples=count, stateful_step_count=30, suppress_health_check=list(HealthCheck)
         ),
     )

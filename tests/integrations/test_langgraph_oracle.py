@@ -25,6 +25,7 @@ from langgraph.types import Command
 
 from helix_sessions.integrations.langgraph import DjangoSaver
 from tests.integrations.langgraph_graphs import SHAPES
+from tests.lengths import at_length
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -280,11 +281,11 @@ def check(examples: int, *, asynchronous: bool) -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_the_same_calls_make_the_same_history(asynchronous: bool) -> None:
-    check(25, asynchronous=asynchronous)
+    check(15, asynchronous=asynchronous)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_many_calls_make_the_same_history(asynchronous: bool) -> None:
-    check(1000, asynchronous=asynchronous)
+    check(at_length(200), asynchronous=asynchronous)

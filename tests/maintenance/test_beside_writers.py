@@ -26,8 +26,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 SESSIONS = ("s0", "s1")
 REWOUND = "rewound"
 """What is said here is taken back again and again."""
-STEPS = 25
-"""How many each writer commits."""
 KEYS = {
     "a": "dGVzdHMgb25seTogdGhpcnR5LXR3byBieXRlcyEhISE=",
     "b": "YW5vdGhlciBrZXkgb2YgdGhpcnR5LXR3byBieXRlcyE=",
@@ -50,16 +48,17 @@ def with_key(settings: Any, tmp_path: Path) -> Callable[[str | None], None]:
 
 
 class Writers:
-    """Two threads that commit steps, and remember what was acknowledged."""
+    """Two threads that commit so many steps each, and remember what was acknowledged."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, steps: int) -> None:
         self._store = store
+        self._steps = steps
         self._numbers = count()
         self.committed: dict[str, list[int]] = {key: [] for key in SESSIONS}
         self.emitted: dict[str, dict[str, EventRecord]] = {key: {} for key in SESSIONS}
 
     def work(self) -> None:
-        for number in (next(self._numbers) for _ in range(STEPS)):
+        for number in (next(self._numbers) for _ in range(self._steps)):
             key = SESSIONS[number % len(SESSIONS)]
             name = f"k{number}"
             self.emitted[key][name] = self._store.emit_event(key, "noted", number, idempotency_key=name)
@@ -169,12 +168,15 @@ class Jobs:
         ]
 
 
-def test_all_at_once(store: SessionStore, with_key: Callable[[str | None], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_all_at_once(
+    store: SessionStore, with_key: Callable[[str | None], None], steps: int, tmp_path: Path
+) -> None:
     owner = get_user_model()._default_manager.create_user("alice")
     for key in (*SESSIONS, REWOUND):
         store.create_session(key, agent_type="a", custom_state={"saved": [], "staged": []})
         store.create_checkpoint(key)
-    writers = Writers(store)
+    writers = Writers(store, steps)
     times, failures = _run([writers.work] * 2, Jobs(store, with_key, owner).all())
 
     assert not failures

@@ -138,7 +138,7 @@ class TestTransfer:
         assert memories.search(()) == before
         assert [repr(memory.value) for memory in memories.search(())] == [repr(m.value) for m in before]
         for name in ("memory", "memoryvector"):
-            assert dump()[f'"helix_sessions_{name}"'] == rows[f'"helix_sessions_{name}"']
+            assert dump()[f"helix_sessions_{name}"] == rows[f"helix_sessions_{name}"]
         assert len(memories.search((), query="tea")) == 1
         near = MemoryStore(embed=embed)
         assert near.search((), query="music")[0].value == {"text": "music"}

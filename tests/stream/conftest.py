@@ -42,6 +42,7 @@ def run_async() -> Callable[[Callable[[], Awaitable[Any]]], Any]:
 
 
 @pytest.fixture
-def slow_polls(settings: Any) -> None:
-    """Whatever arrives in time was poked."""
-    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 600.0, "STREAM_SAFETY_POLL_SECONDS": 600.0}
+def slow_polls(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What arrives in time was poked."""
+    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 600.0}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 600.0)

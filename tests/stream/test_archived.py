@@ -20,18 +20,17 @@ Run = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 
 @pytest.fixture(autouse=True)
-def archive(store: SessionStore, settings: Any, tmp_path: Path) -> Callable[..., None]:
+def archive(
+    store: SessionStore, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., None]:
     """Archive all but the last five events of a session with fifty, or so many."""
     storage = {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {"location": str(tmp_path)},
     }
     settings.STORAGES = {**settings.STORAGES, "archive": storage}
-    settings.HELIX_SESSIONS = {
-        "ARCHIVE_STORAGE": "archive",
-        "STREAM_POLL_SECONDS": 0.02,
-        "STREAM_SAFETY_POLL_SECONDS": 0.02,
-    }
+    settings.HELIX_SESSIONS = {"ARCHIVE_STORAGE": "archive", "STREAM_POLL_SECONDS": 0.02}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 0.02)
     store.create_session("s", agent_type="a")
     for number in range(49):
         store.emit_event("s", "ticked", number)

@@ -171,10 +171,11 @@ def test_what_was_committed_before_it_listened_is_seen_when_it_does(store: Sessi
 
 
 def test_without_a_listening_connection_readers_poll_soon(
-    store: SessionStore, way: Way, settings: Any
+    store: SessionStore, way: Way, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them, also those who were waiting when it was lost."""
-    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.05, "STREAM_SAFETY_POLL_SECONDS": 600.0}
+    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.05}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 600.0)
     store.create_session("t", agent_type="a")
     with store.subscribe("s") as one, store.subscribe("t") as another:
         wait_until(listening)
@@ -200,8 +201,11 @@ def test_without_a_listening_connection_readers_poll_soon(
         way.reopen()
 
 
-def test_with_one_they_poll_seldom(store: SessionStore, settings: Any) -> None:
-    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.05, "STREAM_SAFETY_POLL_SECONDS": 600.0}
+def test_with_one_they_poll_seldom(
+    store: SessionStore, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.05}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 600.0)
     with store.subscribe("s"):
         wait_until(listening)
         assert hub.poll_interval("default") == 600.0

@@ -20,8 +20,9 @@ Run = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 
 @pytest.fixture(autouse=True)
-def _quick_polls(settings: Any) -> None:
-    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.02, "STREAM_SAFETY_POLL_SECONDS": 0.02}
+def _quick_polls(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.02}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 0.02)
 
 
 def emit(store: SessionStore, count: int) -> None:

@@ -11,6 +11,7 @@ from django.contrib.auth import get_user_model
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
+from helix_sessions.api import streams
 from helix_sessions.store import AsyncSessionStore, SessionStore
 from helix_sessions.stream import sse
 from helix_sessions.stream.hub import hub
@@ -130,9 +131,9 @@ def test_without_a_place_it_starts_at_the_head(
 
 
 def test_only_events_of_some_types_and_the_place_past_the_others(
-    astore: AsyncSessionStore, client: AsyncClient, run_async: Run, settings: Any
+    astore: AsyncSessionStore, client: AsyncClient, run_async: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.HELIX_SESSIONS = {"STREAM_HEARTBEAT_SECONDS": 0.05}
+    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.05)
 
     async def main() -> None:
         reading = await opened(client, "?after=0&types=ticked&types=tocked")
@@ -244,9 +245,14 @@ def test_what_is_asked_for_wrongly_is_refused(client: AsyncClient, run_async: Ru
 
 @pytest.mark.parametrize("loss", ["deactivated", "logged out", "password changed", "session given away"])
 def test_who_loses_access_loses_the_stream(
-    store: SessionStore, client: AsyncClient, user: Any, run_async: Run, settings: Any, loss: str
+    store: SessionStore,
+    client: AsyncClient,
+    user: Any,
+    run_async: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    loss: str,
 ) -> None:
-    settings.HELIX_SESSIONS = {"STREAM_RECHECK_SECONDS": 0.1}
+    monkeypatch.setattr(streams, "RECHECK_SECONDS", 0.1)
 
     def lose() -> None:
         from django.contrib.sessions.models import Session as LoginSession
@@ -345,9 +351,9 @@ def test_a_long_poll_in_json(client: AsyncClient, run_async: Run, store: Session
 
 
 def test_without_an_event_loop_the_same_address_is_a_long_poll(
-    store: SessionStore, user: Any, settings: Any
+    store: SessionStore, user: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.HELIX_SESSIONS = {"STREAM_WAIT_SECONDS": 0.2}
+    monkeypatch.setattr(streams, "WAIT_SECONDS", 0.2)
     client = Client()
     client.force_login(user)
     parser = Parser()

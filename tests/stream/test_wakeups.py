@@ -342,10 +342,16 @@ def test_who_waits_reads_once_for_each_poke_or_poll(
 
 
 def test_polls_go_on_for_as_long_as_somebody_reads(
-    store: SessionStore, astore: AsyncSessionStore, reads: Reads, run_async: Run, settings: Any
+    store: SessionStore,
+    astore: AsyncSessionStore,
+    reads: Reads,
+    run_async: Run,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And there is one timer for a session, however often it is poked."""
-    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.1, "STREAM_SAFETY_POLL_SECONDS": 0.1}
+    settings.HELIX_SESSIONS = {"STREAM_POLL_SECONDS": 0.1}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 0.1)
 
     async def main() -> None:
         async with astore.subscribe("s") as tail:
@@ -368,11 +374,8 @@ def _timers() -> list[asyncio.TimerHandle]:
 def test_where_nothing_notifies_readers_poll_often(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    settings.HELIX_SESSIONS = {
-        "STREAM_NOTIFY": False,
-        "STREAM_POLL_SECONDS": 0.02,
-        "STREAM_SAFETY_POLL_SECONDS": 600.0,
-    }
+    settings.HELIX_SESSIONS = {"STREAM_NOTIFY": False, "STREAM_POLL_SECONDS": 0.02}
+    monkeypatch.setattr("helix_sessions.stream.hub.SAFETY_POLL_SECONDS", 600.0)
     with store.subscribe("s") as tail:
         assert tail.some(0) == []
         monkeypatch.setattr(hub, "poke", lambda *_: None)

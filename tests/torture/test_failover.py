@@ -1,5 +1,6 @@
 """An acknowledged write outlives the machine it was written on, if the standby is synchronous. No number that
-comes again, of a transaction that was lost or of one long ago, makes one row look like another."""
+comes again, of a transaction that was lost or of one long ago, makes one row look like another: the short
+form of that is in `tests/store/test_known_rows.py`."""
 
 import pytest
 
@@ -36,6 +37,7 @@ def test_the_primary_is_lost_behind_a_pooler(engine: str):
     assert figures["connections that outlived their primary"] == 4, "the pooler did not keep them"
 
 
+@pytest.mark.slow
 def test_the_numbers_of_lost_transactions_are_handed_out_again(engine: str):
     """Once where Django was told of the pooler, and once where it was not."""
     needs_pgbouncer(engine)
@@ -45,6 +47,7 @@ def test_the_numbers_of_lost_transactions_are_handed_out_again(engine: str):
     assert figures["late writes refused"] == 2
 
 
+@pytest.mark.slow
 def test_the_numbers_of_transactions_begin_again(engine: str):
     needs_postgresql(engine, own_server=True)
 

@@ -1,5 +1,5 @@
 """What goes wrong, grouped by cause: errors by fingerprint, silent runs, sessions without a worker, calls
-that wait, full inboxes, requests to stop that nobody takes, sessions that expired and are not cleaned up."""
+that wait, full inboxes, requests to stop that no worker takes, expired sessions that are not cleaned up."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator

@@ -114,7 +114,7 @@ class Timeline:
 
 
 def timeline(session: Session, view: View) -> Timeline:
-    """A page of a session's log. Two queries, whatever the page holds."""
+    """A page of a session's log. Two queries, regardless of what the page holds."""
     upwards, rows = _rows(session, view)
     more = len(rows) > PAGE_SIZE
     rows = sorted(rows[:PAGE_SIZE], key=lambda row: int(row["seq"]))

@@ -186,7 +186,7 @@ class _Reader:
 
 
 def waterfall(session: Session, turn: int | None = None) -> Waterfall | None:
-    """A run, by default the newest. Three queries, whatever the run holds; `None` before the first run."""
+    """A run, by default the newest. Three queries, for a run of any length; `None` before the first run."""
     columns = ("run_id", "turn", "status", "start_sequence", "end_sequence", "started_at", "ended_at")
     rows = stored(Run).filter(session_id=session.session_id).newest_first()
     if turn is not None:

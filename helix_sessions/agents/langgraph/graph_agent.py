@@ -80,7 +80,7 @@ def _refuse(
         raise NotConfigured(f"{name}: it is a {type(graph).__name__}. Give a compiled StateGraph.")
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
         raise NotConfigured(
-            f"{name}: it was compiled with interrupt_before or interrupt_after, which ask nobody anything. "
+            f"{name}: it was compiled with interrupt_before or interrupt_after, which ask no question. "
             "Call interrupt() in the node."
         )
     if subagents:

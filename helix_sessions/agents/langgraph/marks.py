@@ -33,7 +33,7 @@ class Mark:
     said: str | None = None
     """The id of an answer whose text is told, and whose calls are not yet."""
     waits: Mapping[str, Any] = field(default_factory=dict)
-    """What the calls of the message are about that somebody answers: interrupts by call id."""
+    """What the calls of the message are about that a person or a client answers: interrupts by call id."""
 
     def document(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value not in (None, {})}

@@ -218,7 +218,7 @@ class GraphTurn:
         return bool((state.metadata or {}).get("helix_run") == self._turn.run.run_id)
 
     def _is_left(self, state: Any) -> bool:
-        """Whether a run that died has left an answer with open calls, and somebody has said more since. What
+        """Whether a run that died has left an answer with open calls, and a message was added since. What
         was said before a stop is told already."""
         new = self._new()
         return bool(new) and not self._is_same_run(state) and not any(each.get("interrupted") for each in new)

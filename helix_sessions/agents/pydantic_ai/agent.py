@@ -284,5 +284,5 @@ def _usage(response: ModelResponse) -> dict[str, Any]:
         try:
             cost = response.cost().total_price
         except (AssertionError, LookupError, ValueError):
-            return usage  # nobody knows what this model costs
+            return usage  # the price of this model is unknown
     return {**usage, "cost": float(cost)}

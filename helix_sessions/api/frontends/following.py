@@ -13,6 +13,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, StreamingHttpResponse
 
+from helix_sessions.api import streams
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import EventsArchived, RunNotFound, SessionNotFound, StoreUnavailable
 from helix_sessions.messages.narration import Narrator, RunEnded, Told, error_text
@@ -165,7 +166,7 @@ def pending_messages(store: SessionStore, session_id: str) -> list[dict[str, Any
 
 
 def waiting_calls(store: SessionStore, state: SessionState) -> Iterator[WaitingCall]:
-    """The calls of a session and of its tree that nobody has answered."""
+    """The unanswered calls of a session and of its tree."""
     for call_id, entry in unanswered(state.pending_client_tool_calls):
         if isinstance(entry, dict):
             yield _waiting_call(call_id, entry, is_own=True)
@@ -239,9 +240,9 @@ class AnswerStream:
     async def _frames(self, tail: AsyncTail[Item]) -> AsyncIterator[bytes]:
         answer = self._answer
         yield answer.begin()
-        check_at, silent_since = monotonic() + conf.STREAM_RECHECK_SECONDS, monotonic()
+        check_at, silent_since = monotonic() + streams.RECHECK_SECONDS, monotonic()
         while not answer.is_over:
-            heartbeat_at = silent_since + conf.STREAM_HEARTBEAT_SECONDS
+            heartbeat_at = silent_since + streams.HEARTBEAT_SECONDS
             items = await tail.some(max(0.0, min(heartbeat_at, check_at) - monotonic()))
             if items is None:
                 yield answer.front.end("deleted", "The session is gone.")
@@ -265,7 +266,7 @@ class AnswerStream:
                 if not await self._may_go_on():
                     yield answer.front.end("access_lost", "This session is no longer yours to see.")
                     return
-                check_at = monotonic() + conf.STREAM_RECHECK_SECONDS
+                check_at = monotonic() + streams.RECHECK_SECONDS
 
 
 def in_thread(answer: Answer) -> Iterator[bytes]:
@@ -275,7 +276,7 @@ def in_thread(answer: Answer) -> Iterator[bytes]:
         with Tail(answer.log, _same, after=answer.after, fragments=True, came_back=True) as tail:
             yield answer.begin()
             while not answer.is_over:
-                items = tail.some(conf.STREAM_HEARTBEAT_SECONDS)
+                items = tail.some(streams.HEARTBEAT_SECONDS)
                 if items is None:
                     yield front.end("deleted", "The session is gone.")
                     return

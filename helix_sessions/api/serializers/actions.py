@@ -55,7 +55,7 @@ def named(name: str) -> DocumentField:
 
 
 class ResumeSessionInput(Input):
-    """Make the session active, whatever it was."""
+    """Make the session active, regardless of its status."""
 
     action = named("ResumeSession")
 

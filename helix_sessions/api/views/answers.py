@@ -44,7 +44,7 @@ class AnswerLinksView(View):
 
 
 class AnswerView(View):
-    """Authorizes the holder of a token. Any invalid token is 404, whatever is wrong with it."""
+    """Authorizes the holder of a token. Every invalid token is 404."""
 
     authentication_classes = []
     permission_classes = [AllowAny]

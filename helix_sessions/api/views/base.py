@@ -43,7 +43,7 @@ VERSIONED = f"{VERSION}-"
 
 
 class View(APIView):
-    """Closed to anonymous users, whatever the project's defaults are."""
+    """Closed to anonymous users, regardless of the project's defaults."""
 
     permission_classes = [IsAuthenticated]
     throttle_classes = [ScopeThrottle]

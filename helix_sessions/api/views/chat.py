@@ -161,7 +161,7 @@ class ChatView(FrontView):
             session_id=session_id, after=receipt.admitted_seq, input_id=input_id, front=front, slot=slot
         )
         now = following.standing(session_id)
-        if not now.is_under_way:  # it waits for answers, or for somebody who lets it go on
+        if not now.is_under_way:  # it waits for answers, or for an operator who lets it go on
             error = "The session is paused." if now.status == "paused" else ""
             answer.ending = front.end("waiting", error)
         return answer

@@ -28,7 +28,7 @@ class CommitView(View):
         """Commit a step: state, staged writes, messages and checkpoint, all or nothing.
 
         A caller that lost the response retries the request with the same `checkpoint_meta.checkpoint_id`, at
-        any time and whatever `If-Match` says, and gets the first result with `replayed: true`.
+        any time and with any `If-Match`, and gets the first result with `replayed: true`.
         """
         given = self.input(CommitInput)
         result = self.store.save_state_and_promote_staging(

@@ -6,7 +6,7 @@ from functools import partial
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from helix_sessions.api import examples
+from helix_sessions.api import examples, streams
 from helix_sessions.api.idempotency import idempotent
 from helix_sessions.api.outputs import Scheduled
 from helix_sessions.api.pagination import page_response
@@ -155,7 +155,7 @@ def stop_driver(view: View, session_id: str) -> HttpResponse:
     given = view.input(StopInput)
     view.check_version(session_id)
     view.store.get_session_head(session_id)  # this user may change it
-    timeout = min(given.get("timeout", conf.STREAM_WAIT_SECONDS), conf.STREAM_WAIT_SECONDS)
+    timeout = min(given.get("timeout", streams.WAIT_SECONDS), streams.WAIT_SECONDS)
     runner = SessionRunner(None, store=SessionStore(conf.API_DATABASE))
     return json_response(runner.interrupt(session_id, given.get("reason"), timeout))
 
@@ -171,7 +171,7 @@ class IdleView(View):
     )
     def get(self, request: Request, session_id: str) -> HttpResponse:
         """Wait until the session has no driver and nothing is left to do, or until the timeout."""
-        timeout = min(self.query(WaitQuery).get("timeout", 0.0), conf.STREAM_WAIT_SECONDS)
+        timeout = min(self.query(WaitQuery).get("timeout", 0.0), streams.WAIT_SECONDS)
         deadline = time.monotonic() + timeout
         while not (found := self.store.get_occupancy(session_id)).idle:
             left = deadline - time.monotonic()

@@ -26,7 +26,7 @@ _LISTING = "memories"
 class MemoriesView(View):
     @cached_property
     def memories(self) -> MemoryStore:
-        """The memories this request may use: the user's own, or with a permission everybody's."""
+        """The memories this request may use: the user's own, or with a permission those of all users."""
         reads = self.request.method in SAFE_METHODS
         user = self.request.user
         is_free = scoping.may_view_all(user) if reads else scoping.may_manage_all(user)
@@ -38,7 +38,7 @@ class MemoriesView(View):
         return list(owner_namespace(self.request.user))
 
     def _refuse_foreign(self, namespace: list[str]) -> None:
-        """Say that a namespace is somebody else's, whether something is there or not."""
+        """Say that a namespace is another user's, whether something is there or not."""
         home = self.memories._home
         if tuple(namespace[: len(home)]) != home:
             raise ForeignNamespace

@@ -127,7 +127,7 @@ class StatusView(View):
         if_match=True,
     )
     def put(self, request: Request, session_id: str) -> HttpResponse:
-        """Set the status, whatever it was."""
+        """Set the status, regardless of the present one."""
         given = self.input(StatusUpdateInput)
         version = self.store.update_status(
             session_id, given.pop("status"), expected_version=self.expected_version(session_id), **given

@@ -178,7 +178,7 @@ def _last_event_id(request: Request, after: int | None) -> int | None:
 def _wait(request: Request, seconds: float | None, as_json: bool) -> float | None:
     if seconds is None and not as_json and isinstance(request._request, ASGIRequest):
         return None
-    return conf.STREAM_WAIT_SECONDS if seconds is None else min(seconds, conf.STREAM_WAIT_SECONDS)
+    return streams.WAIT_SECONDS if seconds is None else min(seconds, streams.WAIT_SECONDS)
 
 
 _KEPT = (REQUEST_ID, *RATE_LIMIT)

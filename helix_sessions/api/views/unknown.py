@@ -32,7 +32,7 @@ _asking: ContextVar[bool] = ContextVar("helix_sessions_unclaimed", default=False
 
 
 class Unclaimed(URLPattern):
-    """Matches what nobody has below the prefix of the API: neither we nor the project, which may have
+    """Matches what is unknown below the prefix of the API: to us and to the project, which may have
     addresses of its own there, after ours. Without a prefix all of these are the project's.
     """
 

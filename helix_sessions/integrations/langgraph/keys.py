@@ -20,7 +20,7 @@ class ReadId(str):
     """The id of a checkpoint that was read, which knows what had been put last in its namespace then.
 
     By that, a run that goes on from an old checkpoint is told from one that was overtaken. It comes back with
-    the config of the put, and is a text for everybody else.
+    the config of the put, and is a text for all other readers.
     """
 
     latest: str

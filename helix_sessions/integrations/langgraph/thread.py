@@ -91,7 +91,7 @@ class Thread:
         self, store: SessionStore, thread: str, codec: Codec, heads: Heads, *, agent_type: str | None
     ) -> None:
         """`agent_type`: that of sessions whose transcript is what the root graph's messages say; `None`: the
-        transcript is somebody else's to write."""
+        transcript is another writer's."""
         self._agent_type = agent_type
         self.says = agent_type is not None
         self.store = store

@@ -74,7 +74,7 @@ class Codec:
         return self.load(Serialized(document["type"], base64.b64decode(document["data"])))
 
     def dump_message(self, item: Any) -> dict[str, JSON]:
-        """A message of the transcript for an item of the messages channel, whatever that is."""
+        """A message of the transcript for an item of the messages channel, of any type."""
         if self._readable and isinstance(item, BaseMessage):
             message = _by_fields(item)
             if message is not None:

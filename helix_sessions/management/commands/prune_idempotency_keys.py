@@ -11,7 +11,7 @@ from helix_sessions.store import SessionStore
 class Command(StoreCommand):
     """`manage.py prune_idempotency_keys`: safe to repeat, at any time."""
 
-    help = "Remove answers kept for an Idempotency-Key after IDEMPOTENCY_LIFETIME. Run it once a day."
+    help = "Remove the answers that were kept for a day for their Idempotency-Key. Run it once a day."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--database")

@@ -34,7 +34,7 @@ class ActionContext:
         """What came out of it, saved with the outcome."""
 
     def healing(self, session: AgentSession) -> list[dict[str, Any]]:
-        """Results to add for tool calls that nobody answered."""
+        """Results to add for unanswered tool calls."""
         return heal(session.state.messages)
 
     async def save(self, session: AgentSession) -> AgentSession:

@@ -7,7 +7,7 @@ from helix_sessions.values.agents import AgentSession
 
 @dataclass(frozen=True, slots=True)
 class ResumeSession:
-    """Make the session active, whatever it was."""
+    """Make the session active, regardless of its status."""
 
     def execute_on(self, session: AgentSession) -> AgentSession:
         return session.with_status("active")

@@ -26,7 +26,7 @@ class SendMessage(StagedAction):
 
     The message is saved before the agent is called, so neither a crash nor a conflict loses it, and no lock
     is held while the model answers. What the agent came to is the second save. An agent that fails leaves
-    an execution that says so; the status of the session is nobody's business here.
+    an execution that says so; the status of the session stays as it is.
     """
 
     message: str | Message

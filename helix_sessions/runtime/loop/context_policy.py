@@ -1,7 +1,7 @@
 """What the model is shown at a boundary: where context epochs and compaction meet the loop.
 
-The owner of a session knows what it appended. As long as nobody else writes, the context is what it was with
-that behind it, and is not read again.
+The owner of a session knows what it appended. As long as no other process writes, the context is what it was,
+with that behind it, and is not read again.
 """
 
 import logging

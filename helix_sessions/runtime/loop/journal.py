@@ -120,4 +120,4 @@ class Journal(Protocol):
 
     @property
     def leaves(self) -> bool:
-        """Whether somebody else is to go on at the next boundary."""
+        """Whether another worker is to go on at the next boundary."""

@@ -45,11 +45,11 @@ class OwnedSession:
     outcome: RunOutcome | None = None
     lease: Lease | None = None
     lost: bool = False
-    """Another owner has the session, or somebody ended its run; nothing can be written any more."""
+    """Another owner has the session, or its run was ended; this driver can write nothing any more."""
     leaving: bool = False
-    """This process is about to end: at the next boundary somebody else goes on."""
+    """This process is about to end: at the next boundary another worker goes on."""
     knocked: bool = False
-    """Somebody in this process asked for a look while it was driven."""
+    """A caller in this process asked for a look while it was driven."""
     stale_request: datetime | None = None
     """A request to stop that was made before this process took the session: it is not for this one."""
     closing: Callable[[], bool] = bool
@@ -99,7 +99,7 @@ class LeaseKeeper:
             return self._driven.get((using, session_id)) if os.getpid() == self._pid else None
 
     def leave(self, owned: OwnedSession, outcome: RunOutcome | None) -> bool:
-        """The end of `enter`; whether somebody asked for a look meanwhile."""
+        """The end of `enter`; whether a caller asked for a look meanwhile."""
         with self._changed:
             self._driven.pop(owned.place, None)
             knocked = owned.knocked
@@ -168,7 +168,7 @@ class LeaseKeeper:
             except Fenced:
                 self._lose(owned)
             except SessionNotFound:
-                pass  # deleted, or not committed yet: whoever writes to it will know
+                pass  # deleted, or not committed yet: its next writer finds out
             except Exception:
                 _log.exception("The lease of session %r could not be renewed.", owned.session_id)
                 connections.close_all()

@@ -107,9 +107,9 @@ class SessionRunner:
     def interrupt(
         self, session_id: str, reason: str | None = None, timeout: float | None = None
     ) -> RunOutcome:
-        """Ask whoever drives the session, in whatever process, to stop, and wait until it has cleaned up.
+        """Ask the driver of the session, in any process, to stop, and wait until it has cleaned up.
 
-        The inbox is kept. Nobody drives it, or there is none: nothing happens. After `timeout` seconds
+        The inbox is kept. Without a driver, or without a session, nothing happens. After `timeout` seconds
         the run is returned as it is then, still running, with an error that says so.
         """
         return finished(self._interrupt(Inline(), session_id, reason, timeout))
@@ -121,7 +121,7 @@ class SessionRunner:
         return await self._interrupt(OnLoop(), session_id, reason, timeout)
 
     def sweep(self) -> int:
-        """Drive every session that is runnable and nobody drives; how many those were."""
+        """Drive every runnable session without a driver; return how many there were."""
         return finished(self._sweep(Inline()))
 
     async def asweep(self) -> int:
@@ -171,7 +171,7 @@ class SessionRunner:
                         outcome = found
                     if self._closing.is_set() or not knocked:
                         return outcome
-                    forced = False  # somebody was told of a drive under way, and counts on one more look
+                    forced = False  # a caller was told of a drive under way, and counts on one more look
                     continue
                 if not forced:
                     return outcome or IDLE
@@ -302,7 +302,7 @@ class SessionRunner:
             return IDLE
 
     async def _interrupt_waiting(self, io: IO, session_id: str, reason: str | None) -> RunOutcome:
-        """Stop a run that waits for its next attempt; of any other nobody drives, nothing happens."""
+        """Stop a run that waits for its next attempt. Any other run without a driver is left alone."""
         run = await io.db(self.store.get_current_run, session_id)
         lease = await io.db(self.store.get_lease, session_id)
         if run is None or lease is not None:
@@ -338,7 +338,7 @@ class SessionRunner:
         while not self._closing.is_set():
             try:
                 driver = await io.db(self.claim)
-            except SessionBusy:  # on SQLite, somebody else writes
+            except SessionBusy:  # on SQLite, another connection writes
                 break
             if driver is None:
                 break

@@ -299,7 +299,7 @@ def _later(row: SessionRow) -> datetime | None:
 
 
 def _patience(last_sign: Any) -> Any:
-    """Until when a run without a lease is left to whoever began it; `None`: it is over."""
+    """Until when a run without a lease is left to the process that began it; `None`: it is over."""
     if last_sign is None:
         return None
     until = last_sign + timedelta(seconds=conf.RUN_OWNER_TIMEOUT)

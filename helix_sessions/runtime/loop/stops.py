@@ -47,4 +47,4 @@ class Stop:
 
 
 class Stopped(Exception):
-    """The agent's code was cancelled, because somebody asked the session to stop."""
+    """The agent's code was cancelled, because the session was asked to stop."""

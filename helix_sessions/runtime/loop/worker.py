@@ -84,7 +84,7 @@ class Worker:
         self._runners: dict[str, SessionRunner] = {}
         self._busy = 0
         self._hints = 0
-        """How many more looks somebody has asked for."""
+        """How many more looks were asked for."""
         self._next_look = 0.0
         self._firing = threading.Lock()
         self._has_driven = False

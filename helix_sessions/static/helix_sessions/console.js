@@ -1,6 +1,6 @@
 "use strict";
 // Following a session. What is new comes as a piece of the page, asked for now and then; where the project
-// serves the event stream, whatever comes through it says that it is time to ask.
+// serves the event stream, anything that comes through it says that it is time to ask.
 {
     const INTERVAL = 1500;
     const SLOWEST = 15000;

@@ -209,7 +209,7 @@ def save(
     output: JSON | Unset = UNSET,
 ) -> Loaded:
     """Save the outcome of an action on a loaded session, if it is unchanged since; its version rises by
-    one whatever differs. `writes` are applied to the custom state."""
+    one if anything differs. `writes` are applied to the custom state."""
     _check(session)
     if session.definition.name != loaded.session.definition.name:
         raise InvalidInput("The kind of agent a session has never changes.")

@@ -138,7 +138,7 @@ def fail_running(tree: Transaction, parent: UnitOfWork, awaited: set[str]) -> No
 
 def interrupt_below(tree: Transaction, parent: UnitOfWork, reason: str) -> None:
     """Interrupt the ephemeral children of a session that was stopped, and theirs. Who waits for one of them
-    has an error for a result, so that nobody waits for what nobody runs."""
+    has an error for a result, so that no session waits for one that never runs."""
 
     def interrupt(child: UnitOfWork, above: UnitOfWork) -> bool:
         if child.session.status not in ("active", "paused"):
@@ -162,7 +162,7 @@ def _walk(
     only_running: bool = False,
 ) -> None:
     """Lock the ephemeral children of a session and do something to each, level by level, below those for
-    which it says so. One that is not worth a lock is passed over: whoever changes it meanwhile does so
+    which it says so. One that is not worth a lock is passed over: a writer that changes it meanwhile does so
     after the parent was stopped."""
     met = {top.session.session_id, *spared}
     level = [top]

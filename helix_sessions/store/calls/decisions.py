@@ -1,4 +1,4 @@
-"""The status of a session, decided by whoever may: by decree, or by compare-and-set."""
+"""The status of a session, decided from outside: set outright, or by compare-and-set."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -34,8 +34,8 @@ def update_status(
     output: JSON | Unset = UNSET,
     expected_version: int | None = None,
 ) -> int:
-    """Set the status, whatever it was; returns the version. `None` leaves a value as it is, and
-    entering `active` clears error, failure reason and interrupt context unless given.
+    """Set the status, regardless of the present one; returns the version. `None` leaves a value as it is,
+    and entering `active` clears error, failure reason and interrupt context unless given.
 
     Any other status ends the run under way and takes the session away from who drives it. One that ends
     waits for nothing any more, and its parent is told; one that fails or is interrupted takes its
@@ -113,7 +113,7 @@ def _decide(
 
 def _concerns_others(session: SessionRow, status: str) -> bool:
     """Its parent waits for its end; or documents are to be read: it becomes active, and may have answers that
-    nobody consumed yet, or it ends, and may wait for answers to its open calls."""
+    no run has consumed yet, or it ends, and may wait for answers to its open calls."""
     if status == "active":
         return bool(session.status != "active")
     linked = session.parent_session_id is not None or session.open_calls is not None

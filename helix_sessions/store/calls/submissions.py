@@ -348,7 +348,7 @@ def _check_participant(entry: Entry, remember: str | None) -> None:
     if not isinstance(entry, dict) or entry.get("approver") == "participant":
         return
     if remember is not None or entry.get("kind") == "approval":
-        raise AnswerForbidden("This call waits for the approval of somebody else.")
+        raise AnswerForbidden("This call waits for the approval of another user.")
 
 
 def _matching(

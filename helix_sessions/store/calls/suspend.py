@@ -84,7 +84,7 @@ def suspend(
 
 
 def _suspended(state: Any, step_id: str | None, context: JSON) -> SessionState:
-    """The state to commit: a suspended session is active, whatever else it says."""
+    """The state to commit: a suspended session is active, regardless of what the state says."""
     if not isinstance(state, SessionState):
         raise InvalidInput(f"A state must be a SessionState, not {type(state).__name__}.")
     return replace(

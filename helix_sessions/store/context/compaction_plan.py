@@ -106,7 +106,7 @@ def compaction_message(summary: str, recent: list[dict[str, Any]]) -> dict[str, 
 
 
 def as_text(message: dict[str, Any]) -> str:
-    """A message as plain text, whatever the provider's format."""
+    """A message as plain text, in any provider's format."""
     who = message.get("tool_name") or message["role"]
     lines = [_content_text(message["content"] if "content" in message else _framework_content(message))]
     lines += [f"calls {call['name']} {documents.write(call['arguments'])}" for call in calls_in(message)]

@@ -259,7 +259,7 @@ def outcome_of(driver: Driver, work: UnitOfWork) -> dict[str, Any]:
 def _end_session(work: UnitOfWork, family: Family | None, ending: Ending, reason: str | None) -> None:
     status = ending.session_status or ending.status
     if status == "paused" and work.session.parent_session_id is not None:
-        status = ending.status  # nobody goes on with a child that its parent waits for
+        status = ending.status  # no driver goes on with a child that its parent waits for
     columns: dict[str, Any] = {"status": status}
     if ending.output is not None:
         columns["output"] = documents.dump(ending.output)

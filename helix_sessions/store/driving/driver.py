@@ -41,7 +41,7 @@ _translated = partial(operation, traced=False)
 
 
 class NothingToDo(Exception):
-    """There is no input to begin a run with, and nobody asked for one."""
+    """There is no input to begin a run with, and no run was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Settled:
 
 
 class AskedToStop(Exception):
-    """Somebody asked this owner to stop before it has begun a run."""
+    """This owner was asked to stop before it has begun a run."""
 
 
 class NeedsFamily(Exception):
@@ -280,10 +280,10 @@ class Driver:
 
     def release(self, *, at: datetime | None = None, leave: bool = False) -> None:
         """Give the session back, as it is. With a time it is looked at again then; with `leave`, not before
-        somebody asks for it."""
+        a caller asks for it."""
 
         def decide(work: UnitOfWork, known: Knowledge) -> None:
-            work.versioned = work.is_drivers = False  # it is no sign of whoever began the run
+            work.versioned = work.is_drivers = False  # it is no sign of the process that began the run
             give_back(work, at=at)
             if leave:
                 runnable.leave(work)

@@ -1,7 +1,7 @@
 """What the owner of a session knows of it: its row, its document, its agent, and what waits in its inbox.
 
-All of it is as of one write, which the row's mark names. Whoever changes any of it changes the row, so as
-long as the row is the one that is known, nothing has to be read again.
+All of it is as of one write, which the row's mark names. A write that changes any of it changes the row.
+As long as the row is the one that is known, nothing has to be read again.
 """
 
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ class Knowledge:
         return state_rows.state_of(self.row, documents.load(documents.write(self.custom)))
 
     def is_current(self, row: SessionRow) -> bool:
-        """Whether nobody else has written since."""
+        """Whether no other writer has written since."""
         return row.write_mark is not None and row.write_mark == self.row.write_mark
 
     def steers(self) -> list[PendingInput]:
@@ -103,7 +103,7 @@ class Attempt:
     message_count: int
     """Those of the transcript before it."""
     is_undisturbed: bool
-    """Nobody else has written since the driver's last write."""
+    """No other writer has written since the driver's last write."""
     messages: list[dict[str, Any]] = field(default_factory=list)
     """Those that it appends."""
     seq: int = 0
@@ -111,7 +111,7 @@ class Attempt:
 
 
 def complete(work: UnitOfWork, known: Knowledge) -> Knowledge:
-    """What is known of the session that is about to be written: as it was, or read again if somebody else
+    """What is known of the session that is about to be written: as it was, or read again if another writer
     has written meanwhile. The row is whole afterwards."""
     row = work.session
     if known.is_current(row):

@@ -37,7 +37,7 @@ from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSes
 
 
 class Interrupted(Exception):
-    """Somebody asked the session to stop; it does not begin to wait."""
+    """The session was asked to stop; it does not begin to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -266,7 +266,7 @@ def _choose(connection: BaseDatabaseWrapper) -> Dialect:
     if conf.PORTABLE_WRITES:
         return _chosen.setdefault(connection.alias, _instance(_CLASSES["postgresql, portable"]))
     if connection.alias not in _distributed:
-        if connection.connection is None:  # nobody can be asked yet
+        if connection.connection is None:  # there is no server to ask yet
             return _instance(_CLASSES[vendor])
         try:
             _distributed[connection.alias] = _is_distributed(connection)

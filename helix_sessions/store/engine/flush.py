@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROWS_WORTH_PREPARING = 24
 _ROWS_PER_STATEMENT = 500
 _KNOWN_BY = ("lease_owner", "version", "head_seq", "fence", "write_mark")
-"""By what a row is told from one of another history, whatever the database says. The first may be null."""
+"""By what a row is told from one of another history, on any database. The first may be null."""
 
 
 def statement_by_statement(work: "UnitOfWork") -> None:

@@ -31,7 +31,7 @@ _BYTES_PER_CHARACTER = 3
 
 
 def shown(value: Any) -> str:
-    """A value as an error may show it: short, whatever its own `repr` does."""
+    """A value as an error may show it: short, even if its own `repr` is long or fails."""
     try:
         return f"{value!r:.80}"
     except Exception:

@@ -1,7 +1,7 @@
 """PostgreSQL: a write is one statement, and a row that this connection wrote last needs no lock.
 
 Every parameter goes to the server as text without a type, so that it takes the type of the column and one
-prepared statement serves whatever the size of a number.
+prepared statement serves numbers of any size.
 """
 
 import json

@@ -30,7 +30,7 @@ _QUEUED = '"runnable_at" IS NOT NULL AND NOT "deferred"'
 
 
 def free(clock: str) -> str:
-    """A condition: nobody has a live lease."""
+    """A condition: there is no live lease."""
     return f'("lease_owner" IS NULL OR "lease_expires_at" <= {clock})'
 
 

@@ -70,7 +70,7 @@ class UnitOfWork:
         self.is_drivers = lease is not None and lease.session_id == session.session_id
         """Whether this is a write of the session's driver, under its lease."""
         self.now: datetime = timezone.now()
-        """The time of this write. Within a session it never goes back, whatever the clock does."""
+        """The time of this write. Within a session it never goes back, even if the clock does."""
         if not new:
             self.now = max(self.now, session.updated_at)
         self.versioned = True

@@ -126,7 +126,7 @@ def _admit_once(
     expected_version: int | None,
 ) -> tuple[InputReceipt, bool]:
     """Admit, and only when that is refused look for the same admission made before: most are new."""
-    for _ in range(_ATTEMPTS):  # whoever else claims the id, or deletes the session that had it
+    for _ in range(_ATTEMPTS):  # another caller claims the id, or deletes the session that had it
         try:
             _, receipt = store._decide(key, admit, expected_version, fenced=False, read_first=True)
             return receipt, True

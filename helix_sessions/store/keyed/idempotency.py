@@ -8,7 +8,6 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from helix_sessions.conf import conf
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import IdempotencyInProgress, IdempotencyKeyReused
 from helix_sessions.models import IdempotentAnswer
@@ -20,6 +19,9 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.store.keyed import sql
 from helix_sessions.types import Answer
 
+LIFETIME = timedelta(days=1)
+"""For how long the response to a key is kept."""
+
 WAIT_SECONDS = 2.0
 """How long a request waits for another one with the same key before it is refused (PostgreSQL)."""
 
@@ -27,7 +29,7 @@ WAIT_SECONDS = 2.0
 def answer_once(store: Store, user: Any, key: str, digest: str, work: Callable[[], Answer]) -> Answer:
     """Do the work, unless this user's key has a response already: then return that.
 
-    The claim of the key, whatever `work` writes and its answer are one transaction: a process that
+    The claim of the key, the writes of `work` and its answer are one transaction: a process that
     dies leaves all of them or none. A request with the same key meanwhile waits a moment, then gets
     `IdempotencyInProgress`. `digest` stands for the request; another under the same key is refused
     with `IdempotencyKeyReused`. When `work` raises,
@@ -56,7 +58,7 @@ def _claim(connection: BaseDatabaseWrapper, user_id: Any, key: str, digest: str)
     """Claim the key, or an expired one again. Waits while another transaction holds it."""
     now = timezone.now()
     veiled = encryption.veil(user_id, digest)
-    values = [user_id, key, veiled, "{}", "", now, now + timedelta(seconds=conf.IDEMPOTENCY_LIFETIME)]
+    values = [user_id, key, veiled, "{}", "", now, now + LIFETIME]
     dialect = dialect_of(connection)
     encode = table(IdempotentAnswer).encoder(dialect, (*sql.ANSWER, "created_at"))
     try:

@@ -59,7 +59,7 @@ def words(limit: Standing) -> str:
 
 def warn(using: str, session_id: str, found: Standings) -> None:
     """Send the warnings that are due, each once in a window: an event in the log of this session, the signal
-    and the webhooks of it. A failure is logged; whoever looks next sends it."""
+    and the webhooks of it. A failure is logged; the next check sends it."""
     for limit in found:
         if limit.owes_warning:
             try:

@@ -35,7 +35,7 @@ def set_spend_limit(
     warn_at: float | None = None,
     enabled: bool = True,
 ) -> SpendLimit:
-    """Limit what an owner, an agent type or everybody may spend in a day, a month or in total, in US
+    """Limit what an owner, an agent type or all together may spend in a day, a month or in total, in US
     dollars, in tokens or in both. `key` is the owner's primary key, or the agent type; `all` has none.
 
     A limit with the same scope, key and window takes the place of the one before. What was spent earlier
@@ -154,7 +154,7 @@ def _check_scope(store: Store) -> None:
 
 
 def checked_key(scope: str, key: Any) -> str | None:
-    """Whose limit it is: an owner's key as text, an agent type, or nobody's."""
+    """Whose limit it is: an owner's key as text, an agent type, or empty for all together."""
     if scope == "all":
         if key is not None:
             raise InvalidInput("A limit for all has no key.")

@@ -1,6 +1,6 @@
 """Totals of what was spent: entries are folded into them, a few hundred at a time.
 
-A turn never writes a total, so turns do not wait for each other; whoever folds writes them for all. A read
+A turn never writes a total, so turns do not wait for each other; the fold writes them for all. A read
 adds what is not folded yet, in the same statement, so it makes no difference when that is done.
 """
 
@@ -79,7 +79,7 @@ def remove_old(using: str, *, dry_run: bool = False) -> int:
 
 def erase_owner(using: str, owner: Any, *, dry_run: bool = False) -> int:
     """Remove the limits and totals of an owner. What they spent stays in the totals of agent types and of
-    all, which name nobody. Returns how many rows were removed."""
+    all, which name no owner. Returns how many rows were removed."""
     key = key_of_owner(owner)
     if not dry_run:
         fold(using, owner=key)

@@ -12,7 +12,7 @@ from helix_sessions.store.engine.connection import transaction_on
 from helix_sessions.store.engine.ids import new_id
 
 CLAIM = timedelta(seconds=120)
-"""After so long without a word, whoever is at work on it is dead, and another goes on."""
+"""After so long without a sign, the process that works on it is taken for dead, and another goes on."""
 
 MOST_FAILURES = 200
 """So many sessions that were left as they are are listed."""
@@ -50,7 +50,7 @@ def create(
 
 
 def claim(using: str, now: datetime, bulk_id: str | None = None) -> BulkAction | None:
-    """Take one that nobody is at work on: this one, or that which waits longest."""
+    """Take one that no process works on: this one, or that which waits longest."""
     rows = BulkAction.objects.using(using).free(now)
     if bulk_id is not None:
         rows = rows.filter(bulk_id=bulk_id)
@@ -68,7 +68,7 @@ def claim(using: str, now: datetime, bulk_id: str | None = None) -> BulkAction |
 def move_on(
     using: str, row: BulkAction, *, cursor: str, done: int, failures: Sequence[tuple[str, str]]
 ) -> bool:
-    """Note a batch; whether the claim still holds and nobody has asked to stop."""
+    """Note a batch; whether the claim still holds and no operator has asked to stop."""
     now = timezone.now()
     listed = [*row.failures, *([key, why] for key, why in failures)][:MOST_FAILURES]
     with transaction_on(using):
@@ -105,7 +105,7 @@ def _end(using: str, row: BulkAction, state: str, **more: Any) -> None:
 
 
 def stop(using: str, bulk_id: str) -> bool:
-    """Ask that it ends after its batch; one that nobody is at work on ends at once. Whether it had to be."""
+    """Ask that it ends after its batch; one that no process works on ends at once. Whether it had to be."""
     now = timezone.now()
     with transaction_on(using):
         rows = BulkAction.objects.using(using).filter(bulk_id=bulk_id)

@@ -49,7 +49,7 @@ def export_sessions(
     spend limits and what was spent of a chosen owner come with them, and all of these with all sessions.
 
     A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
-    of one moment and takes no lock, whatever its size. Memory does not grow with the export, except for
+    of one moment and takes no lock, at any size. Memory does not grow with the export, except for
     the ids of chosen sessions.
     """
     job = Job(TransferSummary(), on_progress=on_progress, should_stop=should_stop)

@@ -18,7 +18,7 @@ OWNER = "owner"
 """A namespace that begins with this and the key of a user belongs to that user."""
 
 ANY = "*"
-"""In a pattern: one part, whatever it is."""
+"""In a pattern: any one part."""
 
 MAX_PARTS = 10
 MAX_BYTES = 1_500

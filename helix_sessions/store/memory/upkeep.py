@@ -86,7 +86,7 @@ def _is_current(connection: BaseDatabaseWrapper, ring: Keyring, stored: Stored) 
 
 
 def encrypt_again(using: str, ring: Keyring, stored: Stored) -> None:
-    """Write a memory's content again, unless somebody has put another one meanwhile."""
+    """Write a memory's content again, unless a caller has put another one meanwhile."""
     memory_id = stored.memory_id
     fresh = []
     for column, text in (("value", stored.value), ("searchable", stored.searchable)):

@@ -47,7 +47,7 @@ def embedder(given: Embed | None) -> Embed | None:
 
 
 def embedded(embed: Embed | None, texts: list[str]) -> list[Vector]:
-    """The vectors of texts. Whatever the embedder raises, reaches the caller. It may be a coroutine."""
+    """The vectors of texts. An error of the embedder reaches the caller. It may be a coroutine."""
     if embed is None or not texts:
         return []
     found = embed(texts)

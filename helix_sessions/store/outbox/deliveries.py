@@ -99,7 +99,7 @@ def claim(using: str, webhook_id: str, now: datetime) -> models.WebhookDelivery 
 def settle(
     using: str, row: models.WebhookDelivery, now: datetime, status_code: int | None, error: str | None
 ) -> bool:
-    """Note the outcome of the attempt that the row was claimed for, unless somebody replayed it or claimed it
+    """Note the outcome of the attempt that the row was claimed for, unless it was replayed, or claimed
     since; whether it was given up."""
     changes = {"status_code": status_code, "error": error if error is None else error[:MAX_ERROR]}
     given_up = error is not None and (row.attempts > len(RETRY_SECONDS) or status_code == _GONE)

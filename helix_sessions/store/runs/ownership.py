@@ -1,4 +1,4 @@
-"""Decisions from outside: whoever stops a session that another process drives takes it away from that one.
+"""Decisions from outside: a caller that stops a session takes it away from the process that drives it.
 
 The run ends with the reason and the fence rises in the transaction of the decision, so the driver's next
 write is refused. A driver's own write, under its lease, does nothing of this.
@@ -48,7 +48,7 @@ def interrupt(work: UnitOfWork, reason: str | None = None) -> None:
 
 
 def revoke(work: UnitOfWork) -> None:
-    """Fence whoever holds the lease of the locked session, unless this is its own write."""
+    """Fence the holder of the locked session's lease, unless this is its own write."""
     session = work.session
     if not work.is_drivers and session.lease_owner is not None:
         work.change(fence=session.fence + 1, lease_owner=None, lease_token=None, lease_expires_at=None)

@@ -20,7 +20,7 @@ _REQUEST = ("runnable_at", "run_requested", "run_requested_at", "attempts", "ret
 def request_run(
     store: Store, session_id: str, *, at: datetime | None = None, expected_version: int | None = None
 ) -> SessionState:
-    """Ask for a run of at least one turn, now or not before `at`, whatever the session's status.
+    """Ask for a run of at least one turn, now or not before `at`, in any status of the session.
 
     A worker takes it up. While a run is under way, another follows it; while the session waits for
     answers, it follows them. A retry that waits is brought forward and keeps its count. Asking again
@@ -62,7 +62,7 @@ def _request(
 
 
 def _is_waiting_for_retry(work: UnitOfWork) -> bool:
-    """The run under way failed for a time, and was left to whoever takes it up again."""
+    """The run under way failed for a time, and was left to the worker that takes it up again."""
     session = work.session
     return bool(session.run_id is not None and session.retry_attempt and session.lease_owner is None)
 
@@ -70,7 +70,7 @@ def _is_waiting_for_retry(work: UnitOfWork) -> bool:
 def list_runnable(
     store: Store, *, agent_types: Collection[str] | None = None, limit: int = 100
 ) -> list[SessionSummary]:
-    """Sessions that a driver has something to do for and nobody drives, the longest waiting first."""
+    """Sessions that a driver has something to do for and that have none, the longest waiting first."""
     rows = models.Session.objects.using(store.using).runnable()
     if agent_types is not None:
         rows = rows.filter(agent_type__among=inputs.identifiers(agent_types, "agent_types"))

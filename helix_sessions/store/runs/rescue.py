@@ -20,7 +20,7 @@ EVENTS_LOOKED_AT = 20_000
 worker left open is at the end of the log; no session's whole history is read."""
 
 OUTCOME_UNKNOWN = "outcome_unknown"
-"""The code of a call that a dead process left open: nobody knows whether its tool did what it does."""
+"""The code of a call that a dead process left open: it is unknown whether its tool did what it does."""
 
 _COLUMNS = (*LIGHT_COLUMNS, "pending_client_tool_calls", "suspended_awaiting_children")
 
@@ -47,8 +47,8 @@ def wake(store: Store, session_id: str) -> Wake:
 
 
 def repair_calls(work: UnitOfWork, events: Iterable[LoggedEvent], spared: Collection[str] = ()) -> bool:
-    """Give each call of the locked session that nobody will answer a result, but for those that are `spared`;
-    whether there was one."""
+    """Give a result to each call of the locked session that has no one left to answer it, but for those that
+    are `spared`; whether there was one."""
     waiting = set(spared) | {
         call_id
         for text in (work.session.pending_client_tool_calls, work.session.suspended_awaiting_children)

@@ -31,12 +31,12 @@ LAST_WORD = (
     ' WHERE "session_id" = %s AND "position" < %s AND "truncated_seq" IS NULL'
     ' AND "role" <> \'system\' ORDER BY "position" DESC LIMIT 1'
 )
-"""The last message before a position that somebody said; what the context is told does not count."""
+"""The last message of a person or a model before a position; what the context is told does not count."""
 
 
 @cache
 def used_below(dialect: Dialect, columns: tuple[str, ...]) -> str:
-    """Columns of the sessions below one that have used something, whatever their depth; each once, also in a
+    """Columns of the sessions below one that have used something, at any depth; each once, also in a
     circle."""
     sessions = table(Session)
     return (

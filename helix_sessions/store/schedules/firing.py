@@ -76,7 +76,7 @@ def _note(store: Store, row: models.Schedule, *names: str) -> None:
 
 
 def due(store: Store, now: datetime) -> schedules.Rows:
-    """Schedules with a firing that is due or queued, or whose first one nobody has worked out yet."""
+    """Schedules with a firing that is due or queued, or whose first one is not worked out yet."""
     fresh = Q(next_at__isnull=True, enabled=True)
     queued = models.ScheduleFiring.objects.using(store.using).filter(state="queued").values("schedule_id")
     return schedules.rows_of(store).filter(Q(next_at__lte=now) | fresh | Q(schedule_id__in=queued))

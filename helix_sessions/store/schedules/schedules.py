@@ -36,8 +36,8 @@ def create_schedule(
 ) -> Schedule:
     """Give an agent a prompt at the times of a cron expression, from now on.
 
-    Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and a zone
-    that nobody knows.
+    Without a time zone it goes by the project's. `InvalidInput` for a cron that never fires and an
+    unknown zone.
     """
     row = models.Schedule(
         schedule_id=ids.new_id(),

@@ -116,7 +116,7 @@ def new_work(connection: BaseDatabaseWrapper, columns: dict[str, Any]) -> UnitOf
 def ensure_session(
     store: Store, session_id: str | None = None, *, agent_type: str, **fields: Any
 ) -> SessionState:
-    """The session with this id as it is now, whatever the fields; created with them when there is none.
+    """The session with this id as it is now, with any fields; created with them when there is none.
 
     `fields` are those of `create_session`.
     """

@@ -70,7 +70,7 @@ def recover_run(
     promoted, others are forgotten. With the policy `wake` the session goes on with a new run where a
     model still owes an answer, and is completed where nothing is left to do; a request to stop is met.
     With `fail` run and session fail, or the session gets another `status`; `error` and `failure_reason`
-    say why. A session whose status somebody else has changed keeps it.
+    say why. A session whose status another caller has changed keeps it.
 
     `repeatable` are tools that may be executed again, each with how often: their calls stay open where
     attempts are left, for the next owner to repeat.

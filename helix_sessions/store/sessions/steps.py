@@ -71,8 +71,8 @@ def end_run(
 
     With a `step_id` its last step is committed: the messages, what the step staged and then `writes`, and
     a checkpoint. `discard` forgets what it staged instead. An `interrupted` session takes the request to
-    stop. Who waits for the session as for a child is told. A session whose status somebody else has
-    changed keeps it, and a run that somebody else has ended stays as it is.
+    stop. Who waits for the session as for a child is told. A session whose status another caller has
+    changed keeps it, and a run that another caller has ended stays as it is.
     """
     key = session_key(session_id)
     run_key = inputs.identifier(run_id, "The run id")

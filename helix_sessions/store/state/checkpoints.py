@@ -51,7 +51,7 @@ def create_checkpoint(
 
 
 def get_latest_checkpoint(store: Store, session_id: str) -> Checkpoint | None:
-    """Read the checkpoint that was written last, whatever its step count."""
+    """Read the checkpoint that was written last, regardless of its step count."""
     row = latest(store.using, session_id, store._read(session_id, ("checkpoint_id",)).checkpoint_id)
     return None if row is None else value_of(store._connection, row)
 

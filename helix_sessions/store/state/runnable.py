@@ -1,6 +1,6 @@
 """When a session wants to run: `runnable_at`, one fact of its row. No other module sets it.
 
-It is kept in the transaction of whatever causes it, so no sweep has to find a cause again. While a run is
+It is kept in the transaction of its cause, so no sweep has to find a cause again. While a run is
 under way it is when the run's owner is taken for gone, so an owner's death needs no other index either.
 """
 
@@ -16,7 +16,7 @@ from helix_sessions.store.state import runner_notices
 from helix_sessions.types import TOMBSTONE
 
 STOPPED_STATUSES = ("failed", "interrupted", "paused", TOMBSTONE)
-"""A session that entered one of these rests, whatever it was asked for before."""
+"""A session that entered one of these rests, regardless of earlier requests."""
 
 
 def ask(work: UnitOfWork, at: datetime | None = None) -> None:
@@ -38,7 +38,7 @@ def clear(work: UnitOfWork) -> None:
 
 
 def request(work: UnitOfWork, at: datetime) -> None:
-    """Somebody asked for a run of the locked session, not before this time. Of two requests the earlier
+    """A caller asked for a run of the locked session, not before this time. Of two requests the earlier
     stands. It follows the run under way, and the answers that are waited for."""
     session = work.session
     if session.run_id is None and not _waits(work):
@@ -50,7 +50,7 @@ def request(work: UnitOfWork, at: datetime) -> None:
 
 
 def forget_request(work: UnitOfWork) -> None:
-    """Nobody asks for a run of the locked session any more."""
+    """No run of the locked session is asked for any more."""
     if work.session.run_requested:
         work.change(run_requested=False, run_requested_at=None)
 
@@ -119,7 +119,7 @@ def give_back(work: UnitOfWork, at: datetime | None = None) -> None:
 
 
 def leave(work: UnitOfWork) -> None:
-    """Nobody takes the run under way up but by hand."""
+    """No worker takes up the run under way; only an operator does, by hand."""
     _set(work, None)
 
 
@@ -167,7 +167,7 @@ def _due_at(session: SessionRow, now: datetime, *, rested: bool = False) -> date
 
 
 def _has_work(session: SessionRow, *, rested: bool) -> bool:
-    """Inputs that are to be taken up, or answers that nobody consumed yet."""
+    """Inputs that are to be taken up, or answers that no run has consumed yet."""
     known = vars(session)
     waited_for = (known.get("pending_client_tool_calls"), known.get("suspended_awaiting_children"))
     return bool(known["pending_inputs"] and not rested) or any(map(documents.has_entries, waited_for))

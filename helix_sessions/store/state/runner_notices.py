@@ -1,4 +1,4 @@
-"""Telling whoever runs sessions that one has something to do.
+"""Telling the workers that a session has something to do.
 
 The store does not know the runners. They wait for a poke under `RUNNERS`, which goes the way of live events:
 after the commit, and many in one. `HELIX_SESSIONS["WAKER"]` names a function that is called after the commit,

@@ -67,7 +67,7 @@ def put(work: UnitOfWork, state: SessionState, columns: dict[str, Any]) -> None:
         raise ModeLocked(f"The mode is {session.mode!r} and cannot become {inputs.shown(state.mode)}.")
     before, rested = session.status, runnable.rests_with_inputs(session)
     known = vars(session)
-    # What stays is left out: SQLite writes every index of a column that is set, to whatever value.
+    # What stays is left out: SQLite writes every index of a column that is set, to any value.
     work.change(**{name: value for name, value in columns.items() if known.get(name, UNSET) != value})
     if columns["status"] != before:
         work.change(status_since=work.now)

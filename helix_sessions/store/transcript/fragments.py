@@ -40,7 +40,7 @@ class MessageStream:
         self._lock = threading.Lock()
         self._waiting: list[PendingBatch] = []
         self._is_kept = not connections[using].in_atomic_block
-        """What is said inside a transaction is seen by nobody else before its end, and then it is over."""
+        """No other reader sees what is said inside a transaction before its end, and then it is over."""
         self._was_kept = False
 
     @property

@@ -87,7 +87,7 @@ def detach(store: Store, session_id: str) -> None:
 def publish_fragment(store: Store, session_id: str, data: JSON) -> None:
     """Reach those who read along now. Nothing is stored or replayed, and under pressure it is dropped.
 
-    It is sent at once, whatever becomes of the caller's transaction, and to other processes only if
+    It is sent at once, even if the caller's transaction is rolled back, and to other processes only if
     it is small (about 7 KB).
     """
     documents.dump(data)

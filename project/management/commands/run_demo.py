@@ -59,7 +59,7 @@ class _Demo:
         self._is_stopping = False
 
     def run(self) -> int:
-        """Until somebody stops it, or the web server ends; the status of the web server."""
+        """Until an interrupt stops it, or the web server ends; the status of the web server."""
         web = self._start(self._web_command)
         self._worker = self._start(self._worker_command)
         try:

@@ -36,7 +36,7 @@ WAYS = {
     "table by table, whole states": (True, False),
     "table by table, chains of states": (True, True),
 }
-RUNS = 3 if ON_POSTGRESQL else 5
+RUNS = 3
 SHORT = [name for name in WAYS if name.startswith("one") == ON_POSTGRESQL]
 if ON_POSTGRESQL:
     SHORT.append("table by table, chains of states")

@@ -1,6 +1,6 @@
 /* One conversation: what is stored of it, the message under way, and what a person does to it.
 
-   The database is the truth. The stream only shows what is being said; when it ends, for whatever reason, the
+   The database is the truth. The stream only shows what is being said; when it ends, for any reason, the
    transcript is read again. */
 
 import { json, request, segment, sessionUrl } from "./api.js";
