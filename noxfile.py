@@ -1,4 +1,4 @@
-"""What `make test` does not have: the contract and the doors on other supported pairs of Python and Django, and
+"""What `make test` does not have: contract and doors on other supported pairs of Python and Django, and
 agents on the lowest supported versions of their frameworks."""
 
 import sys
@@ -35,9 +35,10 @@ def tests(session: nox.Session, django: str) -> None:
 LOWEST = {
     "pydantic-ai": ("pydantic-ai-slim==2.0.0", "fastmcp>=3.3,<4"),
     "langgraph": ("langgraph==1.0.10", "langgraph-checkpoint==4.0.1", "pydantic-ai-slim"),
-    "openai-agents": ("openai-agents==0.3.0", "pydantic-ai-slim"),
+    "openai-agents": ("openai-agents==0.8.0", "openai==2.9.0", "pydantic-ai-slim"),
 }
-"""The floors of the extras in `pyproject.toml`; and what the tests of a framework need beside it."""
+"""The lowest versions whose agents are driven, and what tests need beside them. (The OpenAI Agents SDK before
+0.20 breaks with newer versions of `openai`.)"""
 TESTS = {
     "pydantic-ai": ("test_pydantic_ai.py", "test_pydantic_ai_tools.py", "test_crashes.py", "test_durable.py"),
     "langgraph": ("test_langgraph.py",),

@@ -6,6 +6,8 @@ from bench.context import AFTER
 from bench.operations import APPEND_TO_1000
 from bench.results import Results
 from bench.scale import Scale
+from bench.streams.tokens import KEPT, STREAMS, WRITERS
+from bench.streams.tokens import SECTION as KEPT_TOKENS
 
 STEP = "step commit"
 
@@ -65,6 +67,13 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
     notified = Bar(
         "16 writers with NOTIFY / without", loud.ratio.middle if loud and loud.ratio else None, 0.9, True
     )
+    kept = results.find(KEPT_TOKENS, f"writers: {WRITERS}", KEPT)
+    streamed = Bar(
+        f"{WRITERS} writers beside {STREAMS} kept streams / alone",
+        kept.ratio.middle if kept and kept.ratio else None,
+        0.9,
+        True,
+    )
     stored = results.find("growth", "stored in 1,000 steps", "ours")
     longest, large, small = max(scale.histories), scale.large_list, scale.small_list
     full = f"all {scale.long_history:,} messages"
@@ -91,6 +100,7 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         value("memory for 1,000 streams, MB", 60, "live events", "memory for 1,000 streams"),
         value("connections that listen", 1, "live events", "connections that listen"),
         notified,
+        streamed,
         value("events lost or doubled, PostgreSQL", 0, "live events", "events lost or doubled, default"),
         value("events lost or doubled, SQLite", 0, "live events", "events lost or doubled, sqlite"),
         value("commit to wake-up by NOTIFY, p50, ms", 20, "loop", "commit to wake-up by NOTIFY, p50"),

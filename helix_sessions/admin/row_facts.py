@@ -74,9 +74,11 @@ def _why(row: dict[str, Any]) -> str:
 
 
 def error_in_words(error: Any) -> str:
-    """What an error says of itself: its message, else its code or type. One that says nothing has no words."""
-    if not isinstance(error, dict) or not any(error.values()):
-        return str(error) if error and not isinstance(error, dict) else ""
+    """What an error says of itself: its message, else its code or type; nothing, if it says nothing."""
+    if not isinstance(error, dict):
+        return "" if error is None else str(error)
+    if not any(error.values()):
+        return ""
     said = next((error[key] for key in ("message", "code", "type", "reason") if error.get(key)), error)
     return str(said)
 

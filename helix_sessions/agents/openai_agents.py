@@ -10,12 +10,13 @@ from typing import Any
 from helix_sessions.agents import provider_errors
 from helix_sessions.agents.event_loop import on_lasting_loop
 from helix_sessions.exceptions import ContextOverflow, NotConfigured, TransientError
-from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.extras import check_version, needed_from
 from helix_sessions.integrations.openai_agents import items_of
 from helix_sessions.runtime.loop.stops import Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, FrameworkOutcome, words
 from helix_sessions.runtime.turn_context import TurnContext
 
+check_version("openai-agents", "0.8.0")  # before it, a tool could not ask for an approval
 with needed_from("openai-agents"):
     from agents import Agent, FunctionTool, Handoff, RunConfig, RunContextWrapper, Runner
     from agents.exceptions import ModelBehaviorError

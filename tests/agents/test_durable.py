@@ -8,6 +8,7 @@ from asgiref.sync import async_to_sync
 
 from helix_sessions.agents import DurableAgent, ScriptedAgent, ToolOptions, durable
 from helix_sessions.exceptions import InvalidInput, NotConfigured, TransientError
+from helix_sessions.integrations.extras import check_version
 from helix_sessions.runtime import Budget, RetryPolicy, SessionRunner
 from helix_sessions.runtime.scripted import calls
 from helix_sessions.store import AsyncSessionStore, SessionStore
@@ -104,3 +105,10 @@ def test_what_is_no_agent(store: SessionStore) -> None:
         durable(ScriptedAgent(), deps={"a": 1})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
         durable(ScriptedAgent(), tools={"x": {"approval": "perhaps"}})
+
+
+def test_a_framework_that_is_too_old_is_refused_with_a_sentence() -> None:
+    check_version("Django", "5.2")
+    check_version("no-such-package", "1.0")
+    with pytest.raises(NotConfigured, match=r"Agents of Django .* cannot be driven. Install 99.1 or newer"):
+        check_version("Django", "99.1")

@@ -75,7 +75,7 @@ def test_an_interrupt_and_its_answer(
     store.merge_custom_state(session, [{"op": "set", "path": ["secret"], "value": 1}])
     agent = ScriptedAgent(
         [calls("refund", "locate"), "Done."],
-        tools={"refund": lambda given, turn: "paid back"},
+        tools={"refund": lambda given, turn: f"paid back {given}"},
         approval_tools=["refund"],
         client_tools=["locate"],
     )
@@ -89,7 +89,8 @@ def test_an_interrupt_and_its_answer(
     asked = [(one["id"], one["reason"], one["toolCallId"]) for one in outcome["interrupts"]]
     assert asked == [("call-1", "tool_approval", "call-1"), ("call-2", "client_tool", "call-2")]
 
-    approve = {"interruptId": "call-1", "status": "resolved", "payload": {"approved": True}}
+    changed = {"approved": True, "arguments": {"cents": 1}}
+    approve = {"interruptId": "call-1", "status": "resolved", "payload": changed}
     locate = {"interruptId": "call-2", "status": "resolved", "payload": {"city": "Kyiv"}}
     unsaid = {**approve, "payload": "maybe"}
     before = store.load_state(session)
@@ -98,6 +99,8 @@ def test_an_interrupt_and_its_answer(
         {"resume": []},
         {"resume": [approve]},
         {"resume": [unsaid, locate]},
+        {"resume": [locate, {**approve, "payload": {**changed, "arguments": [1]}}]},
+        {"resume": [locate, {**approve, "payload": {**changed, "approved": False}}]},
         {"resume": [approve, locate, {"interruptId": "call-3", "status": "resolved"}]},
     ]
     for body in refused:
@@ -106,7 +109,8 @@ def test_an_interrupt_and_its_answer(
 
     events = run(api, said("my money"), resume=[approve, locate])
     results = {one["toolCallId"]: one["content"] for one in events if one["type"] == "TOOL_CALL_RESULT"}
-    assert results == {"call-1": "paid back", "call-2": '{"city":"Kyiv"}'}
+    assert results["call-1"].endswith("paid back {'cents': 1}")
+    assert results["call-2"] == '{"city":"Kyiv"}'
     assert text_of(events) == "Done."
     assert kinds(run(api, resume=[approve])) == ["RUN_STARTED", "RUN_ERROR"], "nothing is open"
 

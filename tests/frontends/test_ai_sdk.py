@@ -178,6 +178,21 @@ class TestApproval:
         ]
         assert shown["parts"][1]["output"] == "paid back"
 
+    def test_it_is_given_for_other_arguments(self, api: APIClient, store: SessionStore) -> None:
+        approval = {"id": "call-1", "approved": True}
+        answer = answering(self.part, state="approval-responded", approval=approval)
+        denial = answering(self.part, state="approval-responded", approval={**approval, "approved": False})
+        for refused, arguments in ((answer, []), (answer, {"call-1": 1}), (denial, {"call-1": {"cents": 1}})):
+            response: Any = api.post(CHAT, {"messages": [refused], "arguments": arguments})
+            assert response.status_code in (400, 409), arguments
+        changed = {**self.part, "input": {"cents": 999}}  # history, which nobody reads
+        answer = answering(changed, state="approval-responded", approval=approval)
+        chunks = list(post(api, answer, arguments={"call-1": {"cents": 1}, "call-9": {"cents": 2}}))
+        assert one(chunks, "tool-output-available")["output"].endswith("paid back")
+        assert self.refunded == [{"cents": 1}]
+        (told,) = store.get_events("s", types=["tool_result_submitted"])
+        assert (told.data["edited"], told.data["arguments"]) == (True, {"cents": 1})
+
     def test_it_is_denied(self, api: APIClient, store: SessionStore) -> None:
         approval = {"id": "call-1", "approved": False, "reason": "too much"}
         answer = answering(self.part, state="approval-responded", approval=approval)

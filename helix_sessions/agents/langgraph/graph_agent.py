@@ -4,15 +4,13 @@ A turn runs the graph, one super-step after the other, until a model's answer an
 there, or the graph asks something, or ends. Every super-step is a checkpoint in the session.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from typing import Any
 
 from helix_sessions.agents import provider_errors
 from helix_sessions.agents.event_loop import on_lasting_loop
 from helix_sessions.exceptions import ContextOverflow, NotConfigured, TransientError
-from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.extras import check_version, needed_from
 from helix_sessions.runtime.agents import EveryTool
 from helix_sessions.runtime.outcomes import FrameworkOutcome, words
 from helix_sessions.runtime.turn_context import TurnContext
@@ -25,9 +23,6 @@ with needed_from("langgraph"):
     from helix_sessions.agents.langgraph import interrupts
     from helix_sessions.agents.langgraph.turn import GraphTurn
     from helix_sessions.integrations.langgraph.thread import Heads
-
-
-_LOWEST = (1, 0, 10)
 
 
 class GraphAgent:
@@ -72,10 +67,7 @@ def _refuse(
 ) -> None:
     """Raise `NotConfigured` for what cannot hold."""
     name = f"The graph {graph.name!r} cannot be driven"
-    if tuple(map(int, re.findall(r"\d+", version("langgraph"))[:3])) < _LOWEST:
-        raise NotConfigured(
-            f"{name}: it needs langgraph {'.'.join(map(str, _LOWEST))}, the lowest it was tested with."
-        )
+    check_version("langgraph", "1.0.10")
     if not isinstance(graph, CompiledStateGraph):
         raise NotConfigured(f"{name}: it is a {type(graph).__name__}. Give a compiled StateGraph.")
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:

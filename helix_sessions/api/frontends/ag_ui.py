@@ -243,6 +243,8 @@ def _answer(call: WaitingCall, entry: Mapping[str, Any]) -> CallAnswer:
         if isinstance(decision.get("reason"), str):
             given["reason"] = decision["reason"]
         if "arguments" in decision:
+            if given["approved"] is False or not isinstance(decision["arguments"], dict):
+                raise Refused(f"Only an approval of {call.call_id!r} has arguments, and they are an object.")
             given["arguments"] = decision["arguments"]
     return CallAnswer(call_id=call.call_id, given=given)
 

@@ -25,7 +25,7 @@ function show() {
     list.append(shown);
   }
   for (const interrupt of agent.pendingInterrupts) {
-    const answer = (payload) => run({ resume: [{ interruptId: interrupt.id, status: "resolved", payload }] });
+    const answer = (payload) => resume([{ interruptId: interrupt.id, status: "resolved", payload }]);
     if (interrupt.reason === "client_tool") {
       list.append(button("Locate", () => answer({ city: "Kyiv" })));
     } else {
@@ -51,7 +51,13 @@ async function follow(start) {
   show();
 }
 
-const run = (parameters) => follow(() => agent.runAgent(parameters, follower));
+const run = (parameters, subscriber = follower) => follow(() => agent.runAgent(parameters, subscriber));
+
+async function resume(answers) {
+  let refused = false; // another tab was first: see what became of it
+  await run({ resume: answers }, { ...follower, onRunErrorEvent: () => (refused = true) });
+  if (refused) follow(() => agent.follow(follower));
+}
 
 const [send, stop, again] = root.querySelectorAll("button");
 send.onclick = () => {
