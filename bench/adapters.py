@@ -144,11 +144,13 @@ DUELS = [
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.adapters", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--only-async", action="store_true", help="many LangGraph threads at once, only")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is stopped
     with arena() as where:
-        missed = [duel.what for duel in DUELS if not _measure(where, duel, 8 if arguments.quick else 25)]
-        for delta in (False, True):
+        duels = [] if arguments.only_async else DUELS
+        missed = [duel.what for duel in duels if not _measure(where, duel, 8 if arguments.quick else 25)]
+        for delta in () if arguments.only_async else (False, True):
             if not _measure_growth(where.place, 100 if arguments.quick else 400, delta=delta):
                 missed.append(f"LangGraph thread{' of deltas' * delta}, stored")
         if not _measure_async(where.place):

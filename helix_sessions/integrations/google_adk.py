@@ -104,7 +104,8 @@ class DjangoSessionService(BaseSessionService):
             version = await sync_to_async(self._append)(session, event)
             session._storage_update_marker = str(version)
             session.last_update_time = event.timestamp
-            return self._commit_event_to_session(session, event)
+            _apply(session, event)
+            return event
 
     def append_events(self, session: Session, events: Sequence[Event]) -> None:
         """Store events whose changes are in the state already, as an import has them."""
@@ -274,6 +275,15 @@ class DjangoSessionService(BaseSessionService):
         )
         session._storage_update_marker = str(state.version)
         return session
+
+
+def _apply(session: Session, event: Event) -> None:
+    """Let a session object have an event that is stored."""
+    delta = event.actions.state_delta if event.actions else {}
+    session.state.update(
+        {name: each for name, each in delta.items() if not name.startswith(State.TEMP_PREFIX)}
+    )
+    session.events.append(event)
 
 
 def _key(*parts: str) -> str:
