@@ -33,7 +33,7 @@ def main() -> int:
         call_command("migrate", verbosity=0)
         writers = [_Writer(number) for number in range(WRITERS)]
         try:
-            for limits in (0, 9):
+            for limits in (0, 3, 9):
                 _set_limits(limits)
                 for owners in (1, WRITERS):
                     _print(limits, owners, _durations(writers, owners, seconds))

@@ -5,8 +5,8 @@ answers which limits hold for the session and what was used of them before it, s
 statement of its own. Money is counted in billionths of a dollar, which add up exactly.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache, partial
@@ -154,8 +154,9 @@ def _tell(work: "UnitOfWork") -> None:
 
 def standings_of(work: "UnitOfWork") -> Standings:
     """How the limits stand that hold for the session, with what the write itself has added."""
-    found = read_standings(work.answer or ())
-    return tuple(replace(each, used=each.used.plus(work.spent)) for each in found)
+    if work.standings is None:
+        work.standings = read_standings(work.answer or (), work.spent)
+    return work.standings
 
 
 def key_of_owner(owner_id: Any) -> str:
@@ -202,17 +203,14 @@ def standings_sql(dialect: Dialect, condition: str) -> str:
     )
 
 
-def read_standings(rows: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Standings:
-    """The rows of the question, as a database gives them or as JSON."""
-    return tuple(
-        sorted(
-            (_standing([*row.values()] if isinstance(row, Mapping) else row) for row in rows),
-            key=lambda each: (each.scope, each.key or "", each.window),
-        )
-    )
+def read_standings(rows: Iterable[Sequence[Any] | dict[str, Any]], added: Spent = NOTHING) -> Standings:
+    """The rows of the question, as a database gives them or as JSON, and what was added since."""
+    found = [_standing([*row.values()] if isinstance(row, dict) else row, added) for row in rows]
+    found.sort(key=lambda each: (each.scope, each.key or "", each.window))
+    return tuple(found)
 
 
-def _standing(row: Sequence[Any]) -> Standing:
+def _standing(row: Sequence[Any], added: Spent) -> Standing:
     limit_id, scope, key, window, usd, tokens, warn_at, enabled, warned_on, starts_on, *used = row
     return Standing(
         limit_id=limit_id,
@@ -225,7 +223,7 @@ def _standing(row: Sequence[Any]) -> Standing:
         enabled=bool(enabled),
         warned_on=_date(warned_on),
         starts_on=_date(starts_on) or FIRST_DAY,
-        used=Spent(*map(int, used)),
+        used=Spent(*map(int, used)).plus(added),
     )
 
 

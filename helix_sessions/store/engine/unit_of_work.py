@@ -98,6 +98,8 @@ class UnitOfWork:
         self.question: Statement | None = None
         """A query that is answered with this write, as the tables were before it."""
         self.answer: list[Any] | None = None
+        self.standings: spending.Standings | None = None
+        """How the limits of spending stand after this write, once it is read from the answer."""
         self.blobs: dict[str, bool] = {}
         """The attachments that this write refers to, and whether they are posted."""
         self.blob_length = blobs.shortest()
