@@ -20,7 +20,7 @@ OURS = "ours"
 DUE = 10
 BOUNDS = {"CONCURRENCY": {"owner": 5, f"agent_type:{LOOP_AGENT}": 100}}
 LEASED = 50
-"""So many run already, which is what bounds have to count."""
+"""Beside those that are counted, so many run already: that is what bounds have to count."""
 
 
 def measure_claims(arena: Arena, scale: Scale, results: Results) -> None:
@@ -45,7 +45,7 @@ class _Claims:
         for database, size in zip(CLAIMS, sizes, strict=True):
             self._stores[database].create_session("first", agent_type=LOOP_AGENT)
             copy_session(
-                *(place, database, "helix_sessions_session", "first", size),
+                *(place, database, "helix_sessions_session", "first", size + LEASED),
                 runnable_at="CASE WHEN n % 10 = 0 THEN now() + interval '1 day' END",
                 deferred="n % 10 = 0",
                 owner_id="n % 1000 + 1",
@@ -53,7 +53,7 @@ class _Claims:
             place.execute(
                 "UPDATE helix_sessions_session SET lease_owner = 'another', lease_token = 't',"
                 " lease_expires_at = now() + interval '1 day', runnable_at = now() + interval '1 day',"
-                f" deferred = true, owner_id = 7 WHERE session_id IN ({_named(DUE + 1, DUE + LEASED)})",
+                f" deferred = true, owner_id = 999 WHERE session_id IN ({_named(size + 1, size + LEASED)})",
                 database,
             )
 

@@ -69,6 +69,8 @@ class Companion:
             while not self._stop.is_set():
                 self._told.clear()
                 if not self._try() and not self._stop.is_set():
+                    if self.poll is None:  # that may be long
+                        connections.close_all()
                     self._told.wait(self.poll)
             while self._until_idle and self._try(to_the_end=True):
                 pass

@@ -17,6 +17,7 @@ class TurnStart:
     begun: bool = False
     """It is in the log already; only its model is asked again."""
     most_steers: int = 32
+    """So many of the steers that wait begin it; the others begin the next."""
 
 
 def start_turn(work: UnitOfWork, run_id: str, turn: TurnStart) -> None:
