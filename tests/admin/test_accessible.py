@@ -62,7 +62,7 @@ PLACES = {
 }
 LEADS = {
     "bulk": f'a[href*="{LIST}bulk/"]',
-    **{name: '#result_list a[href*="/change/"]' for name in (*MODELS, "audit")},
+    **dict.fromkeys((*MODELS, "audit"), '#result_list a[href*="/change/"]'),
 }
 """On these pages a link leads to one more."""
 
@@ -83,9 +83,7 @@ def gallery(theme: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 def findings_of(page: Any) -> Iterator[str]:
     """What axe finds, each with its place."""
-    found = page.evaluate(
-        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES
-    )
+    found = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES)
     for violation in found["violations"]:
         for node in violation["nodes"]:
             yield f"{violation['id']}: {node['target']} {node['html'][:160]}"

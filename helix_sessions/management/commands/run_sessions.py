@@ -72,7 +72,7 @@ class Command(StoreCommand):
             self.stdout.write(f"Driven {tally.driven}, of which {tally.failed} failed.")
 
     def _console(self, options: dict[str, Any]) -> ExitStack:
-        """What operators asked for in the admin, where there is one: bulk actions and alerts; and the counts that it shows."""
+        """For the admin, where there is one: bulk actions, alerts, and the counts that it shows."""
         stack = ExitStack()
         if apps.is_installed("django.contrib.admin"):
             from helix_sessions.admin.companions import AlertWatcher, BulkRunner, RunCounter
