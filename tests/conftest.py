@@ -71,6 +71,7 @@ ONCE = (
 """Folders and files that have nothing to do with the database's engine: they are run on SQLite alone."""
 
 SLOW = (
+    "admin/test_accessible.py",
     "admin/test_browser.py",
     "attack/test_xss.py",
     "demo/test_browser.py",

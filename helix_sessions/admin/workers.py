@@ -60,7 +60,7 @@ class WorkerLine:
 
     @property
     def since(self) -> datetime | None:
-        """Since when it is up; of an owner without a row, since when it drives the oldest run that is named."""
+        """Since when it is up; without a row, since when it drives the oldest run that is named."""
         if self.row is not None:
             return self.row.started_at
         return min((each.since for each in self.driven if each.since is not None), default=None)
@@ -106,9 +106,7 @@ def workers(now: datetime) -> Workers:
         owned.sort(key=lambda lease: (lease["is_held"], _sign(lease)))
     began = _began([lease["session_id"] for owned in by_owner.values() for lease in owned[:NAMED]])
     rows = {row.owner: row for row in stored(Worker).heard_since(now - FORGOTTEN)}
-    lines = [
-        _line(name, rows.get(name), by_owner.get(name, []), began, now) for name in {*rows, *by_owner}
-    ]
+    lines = [_line(name, rows.get(name), by_owner.get(name, []), began, now) for name in {*rows, *by_owner}]
     lines.sort(key=lambda line: (not line.is_alive, -line.count, line.name))
     return Workers(lines=lines, is_cut=len(leases) > MOST_DRIVEN)
 
@@ -152,9 +150,7 @@ def _leases() -> list[dict[str, Any]]:
         .annotate(is_held=ExpressionWrapper(_HELD, output_field=BooleanField()))
         .order_by("agent_type", "session_id")
     )
-    return list(
-        rows.values(*columns, "is_held", "last_agent_activity_at", "updated_at")[: MOST_DRIVEN + 1]
-    )
+    return list(rows.values(*columns, "is_held", "last_agent_activity_at", "updated_at")[: MOST_DRIVEN + 1])
 
 
 def _began(session_ids: list[str]) -> dict[str, datetime]:

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.admin.places import APP, AUDIT, LIST, PAGES, WAITING, action, page_of
-from tests.admin.places import ACTIONS as ACTION_NAMES
+from tests.admin.places import ACTIONS, APP, AUDIT, LIST, PAGES, WAITING, action, page_of
 from tests.admin.test_browser import ARGUMENTS, CHROMIUM, SCREENSHOTS
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -24,7 +23,6 @@ axe = pytest.importorskip("axe_playwright_python")
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(CHROMIUM is None, reason="No Chromium was found."),
 ]
@@ -58,13 +56,13 @@ PLACES = {
     "answer_call": f"{LIST}action/answer_call/?id=refund-desk-1&call=call_read",
     "webhookdelivery": f"{APP}webhookdelivery/",
     **{f"session-{name}": page_of("parcel-desk-17", name) for name in PAGES},
-    **{f"action-{name}": action(name, NEEDS.get(name, "parcel-desk-17")) for name in ACTION_NAMES},
+    **{f"action-{name}": action(name, NEEDS.get(name, "parcel-desk-17")) for name in ACTIONS},
     **{name: f"{APP}{name}/" for name in MODELS},
     **{f"{name}-add": f"{APP}{name}/add/" for name in MODELS if name != "memory"},
 }
 LEADS = {
     "bulk": f'a[href*="{LIST}bulk/"]',
-    **{name: '#result_list a[href*="/change/"]' for name in (*MODELS, "audit")},
+    **dict.fromkeys((*MODELS, "audit"), '#result_list a[href*="/change/"]'),
 }
 """On these pages a link leads to one more."""
 
@@ -85,9 +83,7 @@ def gallery(theme: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 def findings_of(page: Any) -> Iterator[str]:
     """What axe finds, each with its place."""
-    found = page.evaluate(
-        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES
-    )
+    found = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES)
     for violation in found["violations"]:
         for node in violation["nodes"]:
             yield f"{violation['id']}: {node['target']} {node['html'][:160]}"

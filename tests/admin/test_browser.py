@@ -17,6 +17,7 @@ from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
+from helix_sessions.admin import dashboard
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
 from tests.admin.places import APP, LIST, WAITING, make_busy_session, make_stuck, page_of
@@ -326,3 +327,69 @@ def test_without_javascript(browser: Browser):
 def test_the_reason_has_the_focus(browser: Browser):
     page = browser.open(f"{LIST}action/interrupt/?id=parcel-desk-17")
     assert page.evaluate("document.activeElement.name") == "reason"
+
+
+def until(page: Any, condition: str) -> None:
+    """As `wait_for_function`, which the policy of the page refuses."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(condition)
+
+
+def test_now_renews_itself_without_losing_the_place(
+    browser: Browser, store: SessionStore, in_database: InDatabase[Any]
+):
+    page = browser.open(APP)
+    page.evaluate("window.scrollTo(0, 300)")
+    page.focus(".hx-cause[data-key='stuck'] .hx-cause-do a >> nth=0")
+    page.evaluate("""() => {
+        window.kept = document.querySelector(".hx-cause[data-key='stuck']");
+        window.place = window.scrollY;
+    }""")
+    for number in range(3):  # causes that come before and after it
+        key = f"late-{number}"
+        in_database(partial(store.create_session, key, agent_type=key))
+        error = {"code": "x", "message": f"Another error {'abc'[number]}"}
+        in_database(partial(store.compare_and_set_status, key, ["active"], "failed", error=error))
+    page.wait_for_selector("text=Another error c")
+    assert page.evaluate("document.activeElement.closest('.hx-cause') === window.kept")
+    assert page.evaluate("window.scrollY === window.place")
+    # An element that is put elsewhere keeps the focus as well.
+    page.evaluate("""() => {
+        const list = window.kept.parentElement;
+        list.append(window.kept);
+        window.kept.querySelector("a").focus({preventScroll: true});
+    }""")
+    until(page, "window.kept.parentElement.firstElementChild === window.kept")
+    assert page.evaluate("document.activeElement.closest('.hx-cause') === window.kept")
+    assert browser.complaints == []
+
+
+def test_the_numbers_below_renew_themselves(
+    browser: Browser, store: SessionStore, in_database: InDatabase[Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(dashboard, "KEPT_SECONDS", 1)
+    page = browser.open(APP)
+    total = int(page.inner_text(".hx-total a"))
+    in_database(lambda: store.create_session("one-more", agent_type="late"))
+    until(page, f"document.querySelector('.hx-total a').textContent === '{total + 1}'")
+    assert browser.complaints == []
+
+
+def test_what_was_unfolded_stays_so(browser: Browser, store: SessionStore, in_database: InDatabase[Any]):
+    page = browser.open(page_of("idle-05"))
+    page.click("#hx-live")
+    page.click("details.hx-doc summary >> nth=0")
+    message = {"role": "assistant", "content": "I am here now."}
+    in_database(partial(store.append_messages, "idle-05", [message]))
+    page.wait_for_selector("text=I am here now.")
+    assert page.locator("details.hx-doc[open]").count() == 1
+
+
+def test_nothing_moves_for_those_who_want_it_so(browser: Browser):
+    page = browser.open(APP)
+    page.emulate_media(reduced_motion="reduce")
+    moving = "[...document.querySelectorAll('.hx *, .hx-nav *')].flatMap(e => e.getAnimations()).length"
+    assert page.evaluate(moving) == 0

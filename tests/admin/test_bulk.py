@@ -222,7 +222,9 @@ def test_all_2002_of_a_filter(store: SessionStore, admin_client: Client, monkeyp
     asks = admin_client.get(admin_client.post(listed, chosen)["Location"])
     assert (asks.context["count"], asks.context["query"]) == (2002, "status=failed")
     began = post(admin_client, "retry", asks.context["query"])
-    assert "of 2,002" in " ".join(re.sub("<[^>]*>", " ", admin_client.get(began.url).content.decode()).split())
+    assert "of 2,002" in " ".join(
+        re.sub("<[^>]*>", " ", admin_client.get(began.url).content.decode()).split()
+    )
     BulkRunner(None, poll=1).step(to_the_end=True)
     [action] = BulkAction.objects.all()
     assert (action.state, action.done, action.failed, action.expected) == ("done", 2002, 0, 2002)

@@ -1,5 +1,6 @@
 """The dashboard counts, links, and stays cheap."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from helix_sessions.admin import dashboard as module
 from helix_sessions.admin.dashboard import dashboard
+from helix_sessions.admin.paginator import bounded_count
 from helix_sessions.messages.usage import usage_of
 from helix_sessions.models import Session
 from helix_sessions.store import SessionStore
@@ -49,6 +52,19 @@ def test_numbers(store: SessionStore):
     assert (first.name, first.sessions, first.usage.tokens, first.usage.cost) == ("support", 4, 220, 0.5)
 
 
+def test_a_total_of_parts_that_were_not_counted_to_the_end_says_so(
+    admin_client: Client, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+):
+    make_sessions(store)
+    assert re.search(r">5</a>", admin_client.get(APP).content.decode())
+    cache.clear()
+    monkeypatch.setattr(module, "COUNTED", 1)
+    monkeypatch.setattr(module, "bounded_count", lambda rows: bounded_count(rows, 1))
+    found = dashboard()
+    assert (found.total, found.is_bounded) == (2, True)  # of two statuses, one each
+    assert re.search(r">2\+</a>", admin_client.get(APP).content.decode())
+
+
 def test_days(store: SessionStore):
     make_sessions(store)
     then = timezone.now() - timedelta(days=3)
@@ -58,8 +74,6 @@ def test_days(store: SessionStore):
 
 
 def test_every_number_leads_to_a_list(admin_client: Client, store: SessionStore):
-    import re
-
     make_sessions(store)
     text = admin_client.get(APP).content.decode()
     links = set(re.findall(r'href="(/admin/helix_sessions/session/\?[^"]*)"', text))

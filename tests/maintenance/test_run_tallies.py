@@ -57,7 +57,13 @@ def test_a_quarter_waits_for_writes_under_way(store: SessionStore):
 
 def test_charts_are_the_same_with_and_without(store: SessionStore):
     now = timezone.now()
-    ago = [timedelta(minutes=3), timedelta(minutes=50), timedelta(hours=20), timedelta(days=4), timedelta(days=12)]
+    ago = [
+        timedelta(minutes=3),
+        timedelta(minutes=50),
+        timedelta(hours=20),
+        timedelta(days=4),
+        timedelta(days=12),
+    ]
     end_runs(store, *(now - each for each in ago))
     end_runs(store, now - timedelta(days=4), status="failed")
     without = {name: flow.throughput(window, now) for name, window in WINDOWS.items()}

@@ -147,14 +147,18 @@ def _errors(window: Window, now: datetime) -> Iterator[Cause]:
         )
 
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
 @dataclass(slots=True)
 class _Failures:
     """Those of one cause."""
 
     steps: Counter[datetime] = field(default_factory=Counter)
     agents: Counter[str] = field(default_factory=Counter)
-    first: datetime = datetime.max.replace(tzinfo=UTC)
-    last: datetime = datetime.min.replace(tzinfo=UTC)
+    first: datetime = _NEVER
+    last: datetime = _LONG_AGO
 
     def add(self, step: datetime, count: int, first: datetime, last: datetime) -> None:
         self.steps[step] += count
@@ -272,8 +276,8 @@ def _call_cause(kind: str, tool: str) -> Cause:
 
 def _inboxes(window: Window, now: datetime) -> Iterator[Cause]:
     most = max(round(conf.INBOX_LIMIT * FULL), 1)
-    # The counts out of the index of pending inputs alone; then the first and the last of those that are nearly
-    # full, a probe each.
+    # The counts out of the index of pending inputs alone; then the first and the last of those that are
+    # nearly full, a probe each.
     counts = stored(Input).pending().order_by().values("session_id").annotate(count=Count("*"))
     full = dict(counts.filter(count__gte=most).values_list("session_id", "count")[: MOST_ROWS + 1])
     if not full:
