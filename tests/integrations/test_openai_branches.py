@@ -18,7 +18,7 @@ from helix_sessions.store import SessionStore
 pytestmark = pytest.mark.django_db(transaction=True)
 
 IS_FINISHED = hasattr(AdvancedSQLiteSession, "_reserve_branch_id")
-"""Whether theirs keeps the names of branches taken, forgets usage with its turn and so on: earlier ones do not."""
+"""Whether theirs keeps names of branches taken, and forgets usage with its turn: earlier ones do not."""
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "Weather in Oslo?"},
