@@ -20,6 +20,7 @@ from helix_sessions.store.memory.vectors import Vector
 from helix_sessions.types import Memory
 
 with needed_from("langgraph"):
+    from langgraph.store import base
     from langgraph.store.base import (
         BaseStore,
         GetOp,
@@ -39,6 +40,7 @@ with needed_from("langgraph"):
 _ORDER = {GetOp: 0, SearchOp: 1, ListNamespacesOp: 2, PutOp: 3}
 """In which order a batch is done, regardless of the order of its operations."""
 
+_refuse_labels = getattr(base, "validate_op_namespace", lambda op: None)  # since langgraph-checkpoint 4.3
 _WHOLE = ["$"]
 _BEYOND = 10**400
 """A number that no float comes near to."""
@@ -100,6 +102,8 @@ class DjangoStore(BaseStore):
     def _checked(self, given: Sequence[Op]) -> tuple[list[Operation], list[int]]:
         """The operations in the order in which they are done, and the place of each in the batch. Of several
         puts of one key the last one counts."""
+        for op in given:
+            _refuse_labels(op)
         order = sorted(range(len(given)), key=lambda place: _ORDER[type(given[place])])
         wanted = [self._operation(given[place]) for place in order]
         memories.refuse_foreign(self.memories, wanted)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from google.adk.artifacts import InMemoryArtifactService
+from google.adk.artifacts import InMemoryArtifactService, artifact_util
 from google.adk.artifacts.artifact_util import get_artifact_uri
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai.types import Blob as InlineData
@@ -94,4 +94,5 @@ def test_references_are_followed_within_the_users_own(store: SessionStore) -> No
 
     ours = seen(DjangoArtifactService())
     assert [part and part.text for part in ours] == ["first", "first", None, "shared", None]
-    assert ours == seen(InMemoryArtifactService())
+    if hasattr(artifact_util, "resolve_artifact_reference"):  # earlier ones go round for ever
+        assert ours == seen(InMemoryArtifactService())

@@ -5,6 +5,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_objects_that_dead_writers_left_are_found_by_their_keys(
     assert len(bucket.objects) == 2
     store.cleanup_debris()
     assert len(bucket.objects) == 2, "a writer may still be about to commit"
-    long_ago = timezone.now() - timezone.timedelta(days=3)
+    long_ago = timezone.now() - timedelta(days=3)
     for key, (data, _) in bucket.objects.items():
         bucket.objects[key] = data, long_ago
     store.cleanup_debris()

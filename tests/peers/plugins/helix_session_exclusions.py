@@ -2,6 +2,7 @@
 
 _INTERNALS = "looks into the connections, tables or locks of their session"
 _CORRUPT = "damages a row of theirs; ours refuses what is not JSON when it is written"
+_NATIVE = "is about what EncryptedSession does with the SDK's own SQLiteSession alone"
 _LOGS = "is about what their logger writes; ours never writes what was said"
 _LEGACY = "reads tables that earlier versions of theirs wrote"
 _OTHER_ERROR = "wants the error of their driver for what is not JSON; ours is InvalidDocument"
@@ -22,6 +23,9 @@ EXCLUDED: dict[str, dict[str, str]] = {
             "test_sqlite_session_rollback_failure_evicts_connection",
             "test_sqlite_session_close_retries_quarantined_connection",
             "test_sqlite_session_post_commit_cancellation_propagates_after_known_outcome",
+            "test_sqlite_session_reaps_connections_from_exited_worker_threads",
+            "test_sqlite_session_closes_retired_connections_before_the_next_allocation",
+            "test_sqlite_session_keeps_connections_of_live_worker_threads",
         ),
         **_each(
             _CORRUPT,
@@ -50,6 +54,9 @@ EXCLUDED: dict[str, dict[str, str]] = {
             "test_cancelled_initialization_finishes_candidate_close",
             "test_initialization_failure_then_cancellation_during_candidate_close",
             "test_cancelled_connect_closes_eventually_acquired_connection",
+            "test_initialization_retries_transient_wal_lock",
+            "test_initialization_does_not_retry_unrecoverable_wal_errors",
+            "test_cancelled_wal_retry_closes_startup_connection",
         ),
         **_each(
             _CORRUPT,
@@ -142,6 +149,15 @@ EXCLUDED: dict[str, dict[str, str]] = {
             "test_failed_force_delete_keeps_current_branch",
         ),
     },
+    "test_encrypt_session.py": _each(
+        _NATIVE,
+        "test_encrypted_compaction_skips_unencrypted_stored_history",
+        "test_encrypted_pop_wrong_key_preserves_recoverable_history",
+        "test_encrypted_pop_rechecks_authentication_after_expired_tail",
+        "test_encrypted_pop_authentication_is_atomic_with_concurrent_mutations",
+        "test_encrypted_pop_wrong_key_preserves_row_identity",
+        "test_encrypted_pop_cancellation_waits_for_authentication_rollback",
+    ),
     "test_sqlalchemy_session.py": {
         **_each(
             _INTERNALS,
