@@ -49,6 +49,7 @@ class TestWhy:
             ({"failure_reason": "x", "error": {"code": "timeout", "message": "too slow"}}, "too slow"),
             ({"failure_reason": "x", "error": {"code": "timeout"}}, "timeout"),
             ({"failure_reason": "x", "error": "plain"}, "plain"),
+            ({"failure_reason": "x", "error": {"message": None}}, "x"),
             ({"failure_reason": "x", "error": {"message": "<b>bold</b>"}}, "&lt;b&gt;bold&lt;/b&gt;"),
             ({"failure_reason": "x", "error": {"message": "a  \n b" + "c" * 100}}, "a b" + "c" * 76 + "…"),
         ],

@@ -226,8 +226,11 @@ def test_the_arguments_can_be_changed_in_place(visitor: Visitor):
     page.click(".approval .edit")
     page.get_by_label("amount").fill("20")
     page.click(".approval button.primary")
-    wait_for_text(page, "20.00 € of order 1042 are refunded")
+    wait_for_text(page, "Done, as you changed it. 20.00 € of order 1042 are refunded")
     page.wait_for_selector(REST)
+    page.reload()
+    page.wait_for_selector(REST)
+    assert "amount 20" in page.locator(".tool summary").last.inner_text()
 
 
 def test_two_sub_agents_work_side_by_side(visitor: Visitor):
