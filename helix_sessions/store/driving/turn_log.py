@@ -14,6 +14,7 @@ class TurnStart:
     number: int
     model: Any = None
     attempt: int = 1
+    """Of its model, counted from 1 over all processes that tried."""
     begun: bool = False
     """It is in the log already; only its model is asked again."""
     most_steers: int = 32
