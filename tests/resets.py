@@ -44,8 +44,11 @@ class Snapshot:
 
 
 def forget_rows() -> None:
-    """Let the store remember no row that this connection wrote, as on a new one, which is slow to begin."""
-    cache_of(connection).rows = None
+    """Let the store remember no row that this connection wrote. On PostgreSQL a new one is slow to begin."""
+    if connection.vendor == "postgresql":
+        cache_of(connection).rows = None
+    else:
+        connection.close()
 
 
 def _filled(cursor: Any) -> list[str]:

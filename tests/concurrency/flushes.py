@@ -2,8 +2,7 @@
 
 import pytest
 from django.conf import settings as django_settings
-
-from tests.resets import forget_rows
+from django.db import connection
 
 ON_POSTGRESQL = "postgresql" in django_settings.DATABASES["default"]["ENGINE"]
 WAYS: list[object] = ["remembered row", "table by table"]
@@ -12,6 +11,6 @@ if ON_POSTGRESQL:  # `make test` has the way of SQLite there
 
 
 def begin(flush_way: str) -> None:
-    """Call before the write: in one statement goes what is decided on no remembered row."""
+    """Call before the write: a new connection remembers no row it wrote."""
     if flush_way == "one statement":
-        forget_rows()
+        connection.close()
