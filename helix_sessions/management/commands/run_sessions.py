@@ -78,7 +78,8 @@ class Command(StoreCommand):
             from helix_sessions.admin.companions import AlertWatcher, BulkRunner, RunCounter
 
             stack.enter_context(AlertWatcher(options["database"], poll=max(options["poll"], ALERTS_SECONDS)))
-            stack.enter_context(RunCounter(options["database"], poll=TALLIES_SECONDS))
+            if not options["once"]:
+                stack.enter_context(RunCounter(options["database"], poll=TALLIES_SECONDS))
             runner = BulkRunner(options["database"], poll=options["poll"], until_idle=options["once"])
             stack.enter_context(runner)
         return stack
