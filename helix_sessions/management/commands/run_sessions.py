@@ -81,7 +81,8 @@ class Command(StoreCommand):
             from helix_sessions.admin.companions import AlertWatcher, BulkRunner, RunCounter
 
             found += [AlertWatcher(using), BulkRunner(using, until_idle=once)]
-            found.append(RunCounter(using, poll=TALLIES_SECONDS))
+            if not once:
+                found.append(RunCounter(using, poll=TALLIES_SECONDS))
         return found
 
     def _show(self, session_id: str, outcome: RunOutcome) -> None:
