@@ -207,6 +207,7 @@ def test_more_than_a_page_can_take_becomes_a_bulk_action(
     assert response["Location"] == f"{LIST}action/retry/?filter=status%3Dfailed"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("later")
 def test_all_2002_of_a_filter(store: SessionStore, admin_client: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "BATCH", 20)
