@@ -362,7 +362,6 @@ SMALL_AND_ALONE = {
     "transcripts.py": "public names",
     "api/pagination.py": "what every list of the API shares",
     "content/storages.py": "below the store, which archives and workspaces share",
-    "integrations/extras.py": "every integration needs it",
     "memory/memory_store.py": "the table of operations, as `store/session_store.py` is",
     "store/maintenance/context_invariants.py": "the other file of invariants is full",
     "store/maintenance/invariant.py": "both files of invariants need it",
