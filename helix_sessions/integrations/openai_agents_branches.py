@@ -16,7 +16,7 @@ from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.integrations.openai_agents import DjangoSession
 from helix_sessions.store.engine.ids import new_id
-from helix_sessions.types import JSON, ROLES, Run
+from helix_sessions.types import JSON, ROLES, EventRecord, Run
 
 with needed_from("openai-agents"):
     from agents.items import TResponseInputItem
@@ -278,7 +278,7 @@ class BranchingDjangoSession(DjangoSession):
 
     def _times(self, branch: str | None) -> list[datetime]:
         """When the user said what is still there, as far as the log goes back."""
-        standing = []
+        standing: list[EventRecord] = []
         for event in self._store.get_events(self._key_of(branch), types=[*_MESSAGES, _SHORTENED]):
             data = cast(Any, event.data)
             if event.type == _SHORTENED:

@@ -39,7 +39,8 @@ def both(test: Callable[[Any], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
     async def run() -> list[Any]:
         theirs = AdvancedSQLiteSession(session_id="s", create_tables=True)
         told = []
-        for session in (BranchingDjangoSession("s"), *([theirs] if IS_FINISHED else [])):
+        asked: list[Any] = [BranchingDjangoSession("s"), theirs]
+        for session in asked if IS_FINISHED else asked[:1]:
             await session.add_items(ITEMS)
             told.append(await test(session))
         theirs.close()

@@ -70,7 +70,7 @@ def made(part: type, speaker: str = "user") -> Any:
             least[field.name] = whole[field.name]
     if part.__name__ == "CompactionPart" and speaker == "user":
         whole = {"content": "what was said"}  # in a request it is nobody's
-    adapter = TypeAdapter(part)
+    adapter: TypeAdapter[Any] = TypeAdapter(part)
     for given in (whole, least):
         try:
             return adapter.validate_python({**given, **special(part)})
@@ -91,7 +91,7 @@ def content_of(part: type) -> Any:
 
 def special(part: type) -> dict[str, Any]:
     """Fields whose values have a form of their own."""
-    known = {
+    known: dict[str, dict[str, Any]] = {
         "RetryFeedbackPart": {"retry": {"cause": "no_output", "attempt": 1}},
         "ModelSettingsDeltaPart": {"settings": {}},
         "InstructionBaselinePart": {"instructions": []},

@@ -31,6 +31,8 @@ call_command("migrate", verbosity=0)
 
 _threads = ThreadPoolExecutor(4)
 TTL = {"default_ttl": 0.1, "refresh_on_read": True}
+LONG_TTL = {**TTL, "default_ttl": 10}
+"""For tests that put hundreds of memories, on a machine that may be slow."""
 
 
 class PeerStore(DjangoStore):
@@ -128,7 +130,7 @@ def _index(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def create_vector_store(*given: Any, **options: Any) -> Iterator[PeerStore]:
-    ttl = {"default_ttl": 2, "refresh_on_read": True} if options.get("enable_ttl", True) else None
+    ttl = LONG_TTL if options.get("enable_ttl", True) else None
     yield PeerStore.empty(index=_index(given, options), ttl=ttl)
 
 
@@ -140,7 +142,7 @@ def vector_store(fake_embeddings: CharacterEmbeddings) -> Iterator[PeerStore]:
 
 @asynccontextmanager
 async def acreate_vector_store(*given: Any, **options: Any) -> AsyncIterator[Batched]:
-    yield Batched(index=_index(given, options), ttl=TTL)
+    yield Batched(index=_index(given, options), ttl=LONG_TTL)
 
 
 @pytest.fixture(params=["default"])
