@@ -103,7 +103,8 @@ class _Claims:
         largest, size = CLAIMS[-1], self._sizes[-1]
         self._place.execute("ALTER TABLE helix_sessions_session SET (autovacuum_enabled = off)", largest)
         self._place.execute(
-            "DELETE FROM helix_sessions_session WHERE runnable_at IS NOT NULL AND lease_owner IS NULL",
+            "DELETE FROM helix_sessions_session"
+            " WHERE runnable_at IS NOT NULL AND lease_owner IS DISTINCT FROM 'another'",
             largest,
         )
         took = []

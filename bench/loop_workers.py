@@ -51,7 +51,7 @@ def ours(notes: Notes, address: str, count: int) -> None:
             notes.add("told")
             super().poke(first_seq)
 
-    run_sessions.Worker = Told  # type: ignore[misc]
+    run_sessions.Worker = Told  # type: ignore[attr-defined,misc]
     with override_settings(HELIX_SESSIONS={"AGENTS": {LOOP_AGENT: Agent()}}):
         notes.wait()
         call_command("run_sessions", concurrency=1, verbosity=0)

@@ -416,7 +416,7 @@ class TestCost:
                         dialect, turns.selection(dialect, types, bounds, owned=False)
                     )
                     params = turns.parameters(timezone.now(), "", names, bounds)
-                    taken = ["owner", "token", "1 second", "1 second", "mark"]
+                    taken = ["owner", "token", "1 second", "1 second", "1"]
                     cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}", [*params, *taken])
                     [[document]] = cursor.fetchall()
                     plan = json.loads(document) if isinstance(document, str) else document

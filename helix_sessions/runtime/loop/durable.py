@@ -22,9 +22,10 @@ from helix_sessions.store.driving import boundaries, suspensions, trees
 from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
 from helix_sessions.store.driving.driver import Driver, Settled
 from helix_sessions.store.driving.suspensions import SpawnedCall
-from helix_sessions.store.driving.turn_log import TurnStart, turn_id_of
+from helix_sessions.store.driving.turn_log import TurnStart
 from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.limits import spend_checks
+from helix_sessions.store.runs.runs import turn_id_of
 from helix_sessions.store.transcript.fragments import MessageStream
 from helix_sessions.types import PendingCall, Run, Spawn
 from helix_sessions.values.agents import AgentDefinition, Budget
