@@ -38,7 +38,7 @@ def test_many_puts_of_one_key_are_one_memory(run_threads: Any) -> None:
 def test_puts_of_one_key_that_wait_for_each_other_leave_the_vectors_of_the_last(run_threads: Any) -> None:
     """Each has begun before the one it waits for is done, and so cannot see all that it leaves."""
     before = MemoryStore(embed=embed)
-    before.put(HOME, "k", {"0": "tea", "1": "music", "2": "tea music"})
+    before.put(HOME, "k", {"0": "tea", "1": "music", "2": "tea music"}, index=["0", "1", "2"])
     waiting = threading.Barrier(4)
 
     def write(number: int) -> None:
@@ -46,9 +46,10 @@ def test_puts_of_one_key_that_wait_for_each_other_leave_the_vectors_of_the_last(
         for turn in range(20):
             waiting.wait()
             words = ("tea", "music", "tea music")[: 1 + (number + turn) % 3]
-            store.put(HOME, "k", {str(part): word for part, word in enumerate(words)})
+            texts = {str(part): word for part, word in enumerate(words)}
+            store.put(HOME, "k", texts, index=list(texts))  # a vector for each
 
-    run_threads(4, write)
+    assert run_threads(4, write) == [None] * 4
     found = MemoryStore().get(HOME, "k")
     assert found is not None
     assert MemoryVector.objects.count() == len(found.value)
