@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from helix_sessions.models import Session
 from helix_sessions.store.engine.citus import ONE_CONNECTION
@@ -46,7 +46,7 @@ class Snapshot:
 def forget_rows() -> None:
     """Let the store remember no row that this connection wrote. On PostgreSQL a new one is slow to begin."""
     if connection.vendor == "postgresql":
-        cache_of(connection).rows = None
+        cache_of(connections[connection.alias]).rows = None  # not of the proxy
     else:
         connection.close()
 
