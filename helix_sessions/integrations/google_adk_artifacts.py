@@ -33,6 +33,8 @@ _REMOVED = Part(inline_data=Blob(mime_type="application/octet-stream", data=b"")
 class InvalidArtifact(InvalidInput, InputValidationError):
     """What is no artifact, or leads to none."""
 
+    code = "invalid_artifact"
+
 
 class DjangoArtifactService(BaseArtifactService):
     """ADK's artifacts, by app, user, session and name. `fields` are those of `create_session`."""
