@@ -93,11 +93,11 @@ class Channel:
                 self._sessions[session_id] = None
             self._ring()
 
-    def publish(self, fragment: Fragment) -> None:
-        """Pass a fragment to other processes, if it is small and there is room."""
+    def publish(self, fragment: Fragment, text: str | None = None) -> None:
+        """Pass a fragment to other processes, if it is small and there is room. `text`: its data, written."""
         if not self._in_use:
             return
-        text = documents.write(fragment.data)
+        text = documents.write(fragment.data) if text is None else text
         with self._lock:
             packet = self._open_packets.get(fragment.message_id or "")
             if packet is None or not packet.add(fragment, text):

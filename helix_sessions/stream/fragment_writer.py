@@ -53,7 +53,9 @@ class FragmentWriter:
         self._writing = threading.Lock()
 
     def enqueue(self, queue: FragmentQueue) -> None:
-        """Write its fragments, soon."""
+        """Write its fragments, soon. If it waits already, they are written with the others that it has."""
+        if queue in self._waiting and self._thread is not None:
+            return
         with self._changed:
             self._waiting[queue] = None
             if self._thread is None:
@@ -122,11 +124,11 @@ _lock = threading.Lock()
 
 def writer_of(alias: str, write: Callable[[str, list[PendingBatch]], None]) -> FragmentWriter:
     """The writer of this process for a database."""
-    with _lock:
-        writer = _writers.get(alias)
-        if writer is None:
-            writer = _writers[alias] = FragmentWriter(alias, write)
-        return writer
+    writer = _writers.get(alias)
+    if writer is None:
+        with _lock:
+            writer = _writers.setdefault(alias, FragmentWriter(alias, write))
+    return writer
 
 
 def _start_afresh() -> None:

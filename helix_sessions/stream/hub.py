@@ -83,10 +83,10 @@ class Hub:
         self.poke(alias, session_id, first_seq)
         self._channel(alias).announce(session_id)
 
-    def publish(self, alias: str, fragment: Fragment) -> None:
-        """Pass a fragment to readers here and in other processes."""
+    def publish(self, alias: str, fragment: Fragment, text: str | None = None) -> None:
+        """Pass a fragment to readers here and in other processes. `text`: its data, written."""
         self.offer(alias, fragment)
-        self._channel(alias).publish(fragment)
+        self._channel(alias).publish(fragment, text)
 
     def poke(self, alias: str, session_id: str, first_seq: int | None = None) -> None:
         """Let the watchers of a session look again."""

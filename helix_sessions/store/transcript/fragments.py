@@ -65,7 +65,7 @@ class MessageStream:
             )
             if self._is_kept:
                 self._add(index, text)
-            hub.publish(self._using, fragment)
+            hub.publish(self._using, fragment, text)
         if self._is_kept:
             writer_of(self._using, write).enqueue(self)
         return True
