@@ -5,7 +5,6 @@ repeated for several services one variant is run. Tests that make no service are
 """
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import django
@@ -14,18 +13,14 @@ from django.conf import settings
 
 django.setup()
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connections  # noqa: E402
 from helix_adk_exclusions import EXCLUDED  # type: ignore[import-not-found]  # noqa: E402
+from helix_counting import Counting  # type: ignore[import-not-found]  # noqa: E402
 
 from helix_sessions.integrations.google_adk import (  # noqa: E402
     DjangoArtifactService,
     DjangoMemoryService,
     DjangoSessionService,
 )
-
-COUNTED = pytest.StashKey[set[str]]()
-"""The tests that made a service."""
 
 settings.STORAGES = {
     **settings.STORAGES,
@@ -114,29 +109,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Each test leaves an empty database. One that makes no service is not counted."""
-    before = Made.count
-    result = yield
-    if Made.count > before:
-        item.session.stash[COUNTED].add(item.nodeid)
-        call_command("flush", interactive=False, verbosity=0)
-    connections.close_all()
-    return result
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    session.stash[COUNTED] = set()
-    session.config.stash[COUNTED] = session.stash[COUNTED]
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    counted = config.stash[COUNTED]
-    found = {
-        outcome: len({report.nodeid for report in terminalreporter.getreports(outcome)} & counted)
-        for outcome in ("passed", "failed", "error")
-    }
-    left_out = len(terminalreporter.getreports("skipped"))
-    said = ", ".join(f"{count} {outcome}" for outcome, count in found.items() if count)
-    terminalreporter.write_line(f"With our services: {said}; {left_out} left out.")
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Counting("services", lambda: Made.count))

@@ -14,8 +14,7 @@ import pytest
 
 django.setup()
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connections  # noqa: E402
+from helix_counting import Counting  # type: ignore[import-not-found]  # noqa: E402
 from helix_exclusions import EXCLUDED  # type: ignore[import-not-found]  # noqa: E402
 
 from helix_sessions.integrations.langgraph import DjangoSaver  # noqa: E402
@@ -28,10 +27,6 @@ SYNC = ("InMemorySaver", "MemorySaver", "SqliteSaver", "PostgresSaver")
 ASYNC = ("AsyncSqliteSaver", "AsyncPostgresSaver")
 SAVERS = ("_saver", "_base_saver", "_pool_saver", "_pipe_saver")
 """Context managers of the suite on PostgreSQL, each of which opens a saver."""
-
-
-COUNTED = pytest.StashKey[set[str]]()
-"""The tests that made a saver."""
 
 
 class Saver(DjangoSaver):
@@ -145,30 +140,5 @@ def _reason(item: pytest.Function) -> str:
     return str(EXCLUDED[os.environ["HELIX_PEER"]].get(name, ""))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Each test leaves an empty database. One that makes no saver is not counted."""
-    before = Saver.made
-    result = yield
-    if Saver.made > before:
-        item.session.stash[COUNTED].add(item.nodeid)
-        call_command("flush", interactive=False, verbosity=0)
-    connections.close_all()
-    return result
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    session.stash[COUNTED] = set()
-    session.config.stash[COUNTED] = session.stash[COUNTED]
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    counted = config.stash[COUNTED]
-    outcomes = ("passed", "failed", "error", "xfailed", "xpassed")
-    found = {
-        outcome: len({report.nodeid for report in terminalreporter.getreports(outcome)} & counted)
-        for outcome in outcomes
-    }
-    left_out = len(terminalreporter.getreports("skipped"))
-    said = ", ".join(f"{count} {outcome}" for outcome, count in found.items() if count)
-    terminalreporter.write_line(f"With our saver: {said}; {left_out} left out.")
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Counting("saver", lambda: Saver.made))

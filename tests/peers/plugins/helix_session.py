@@ -4,7 +4,6 @@ Tests find ours under the names `SQLiteSession`, `AsyncSQLiteSession`, `SQLAlche
 `AdvancedSQLiteSession`. Tests that make none are not counted.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import django
@@ -12,15 +11,11 @@ import pytest
 
 django.setup()
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connections  # noqa: E402
+from helix_counting import Counting  # type: ignore[import-not-found]  # noqa: E402
 from helix_session_exclusions import EXCLUDED  # type: ignore[import-not-found]  # noqa: E402
 
 from helix_sessions.integrations.openai_agents import DjangoSession  # noqa: E402
 from helix_sessions.integrations.openai_agents_branches import BranchingDjangoSession  # noqa: E402
-
-COUNTED = pytest.StashKey[set[str]]()
-"""The tests that made a session."""
 
 
 class Made(DjangoSession):
@@ -81,29 +76,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Each test leaves an empty database. One that makes no session is not counted."""
-    before = Made.count
-    result = yield
-    if Made.count > before:
-        item.session.stash[COUNTED].add(item.nodeid)
-        call_command("flush", interactive=False, verbosity=0)
-    connections.close_all()
-    return result
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    session.stash[COUNTED] = set()
-    session.config.stash[COUNTED] = session.stash[COUNTED]
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    counted = config.stash[COUNTED]
-    found = {
-        outcome: len({report.nodeid for report in terminalreporter.getreports(outcome)} & counted)
-        for outcome in ("passed", "failed", "error")
-    }
-    left_out = len(terminalreporter.getreports("skipped"))
-    said = ", ".join(f"{count} {outcome}" for outcome, count in found.items() if count)
-    terminalreporter.write_line(f"With our session: {said}; {left_out} left out.")
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Counting("session", lambda: Made.count))
