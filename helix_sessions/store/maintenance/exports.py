@@ -23,7 +23,7 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.store.keyed import blobs
 from helix_sessions.store.limits import spend_transfer
 from helix_sessions.store.maintenance import export_rows, sql
-from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages, pages_of_ids
+from helix_sessions.store.maintenance.job import PAGE, Job, ids_of, pages
 from helix_sessions.store.memory import names, transfer
 from helix_sessions.store.schedules import transfer as schedule_transfer
 from helix_sessions.store.sessions.delete import children_of
@@ -100,12 +100,15 @@ def _without_parents(using: str) -> Iterator[str]:
     """Sessions that have no parent, or none that exists. Parents are read by their ids: a cluster joins no
     sessions of several nodes."""
     rows = Session.objects.using(using)
-    for page in pages_of_ids(rows):
-        places = rows.filter(session_id__among=page).values_list("session_id", "parent_session_id")
-        parents = dict(places)
-        named = {parent for parent in parents.values() if parent is not None}
+    places = rows.order_by("session_id").values_list("session_id", "parent_session_id")
+
+    def page_after(last: tuple[str, str | None] | None) -> list[tuple[str, str | None]]:
+        return list(places.filter(session_id__gt="" if last is None else last[0])[:PAGE])
+
+    for page in pages(page_after, PAGE):
+        named = {parent for _, parent in page if parent is not None}
         existing = set(rows.filter(session_id__among=named).values_list("session_id", flat=True))
-        yield from (key for key in page if key in parents and parents[key] not in existing)
+        yield from (key for key, parent in page if parent not in existing)
 
 
 def _is_of_everything_or_an_owner(
