@@ -11,7 +11,7 @@ from time import perf_counter
 
 from bench.about import about
 from bench.bars import bars
-from bench.chart import chart
+from bench.charts import charts
 from bench.claims import measure_claims
 from bench.contestants import PEERS
 from bench.context import measure_context
@@ -74,7 +74,8 @@ def main() -> None:
         print(bar)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "latest.json").write_text(json.dumps(results.as_json(), indent=1))
-    (RESULTS / "latest.svg").write_text(chart(results))
+    for name, picture in charts(results).items():
+        (RESULTS / f"{name}.svg").write_text(picture)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ from itertools import groupby
 from pathlib import Path
 
 from bench.bars import Bar, bars
-from bench.chart import chart
+from bench.charts import charts
 from bench.report import number
 from bench.results import Results, Row
 from bench.scale import FULL, QUICK
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+IMAGES = PAGE.parent / "images"
 
 
 def main() -> None:
@@ -27,7 +28,8 @@ def main() -> None:
         marks = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         page = marks.sub(lambda mark, text=text: f"{mark[1]}{text}\n{mark[2]}", page)  # type: ignore[misc]
     PAGE.write_text(page)
-    PAGE.with_suffix(".svg").write_text(chart(results))
+    for name, picture in charts(results).items():
+        (IMAGES / f"performance-{name}.svg").write_text(picture)
     PAGE.with_suffix(".json").write_text(json.dumps(results.as_json(), indent=1) + "\n")
 
 

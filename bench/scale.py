@@ -20,6 +20,7 @@ class Scale:
     resource_rounds: int
     resource_steps: int
     growth_steps: int
+    streams: tuple[int, ...]
 
 
 FULL = Scale(
@@ -36,6 +37,7 @@ FULL = Scale(
     resource_rounds=5,
     resource_steps=300,
     growth_steps=1_000,
+    streams=(50, 200, 1_000, 5_000),
 )
 
 QUICK = Scale(
@@ -52,4 +54,5 @@ QUICK = Scale(
     resource_rounds=3,
     resource_steps=100,
     growth_steps=200,
+    streams=(200,),
 )

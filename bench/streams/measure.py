@@ -17,17 +17,21 @@ from bench.streams.server import Reader, Server, open_all, server
 from bench.writers import Writer, rate
 
 SECTION = "live events"
-STREAMS, SESSIONS, EVENTS, PER_SECOND = 200, 20, 400, 20
+READERS_PER_SESSION, EVENTS, PER_SECOND = 10, 400, 20
+STREAMS, MOST_STREAMS = 200, 5_000
 MANY = 1_000
+MISSING = f"frames that did not arrive, {MOST_STREAMS:,} streams"
 
 
 def measure_streams(arena: Arena, scale: Scale, results: Results) -> None:
     """Latency, memory, the price of NOTIFY, and readers that come and go."""
-    with server() as serving:
-        milliseconds = asyncio.run(_latency(serving))
-        _add(results, "commit to frame, p50", Spread.of(milliseconds), "ms")
-        p99 = quantiles(milliseconds, n=100)[98]
-        _add(results, "commit to frame, p99", Spread(p99, p99, p99), "ms")
+    for streams in scale.streams:
+        with server() as serving:
+            milliseconds, missing = asyncio.run(_latency(serving, streams))
+        if streams == MOST_STREAMS:
+            _add(results, MISSING, missing, f"of {len(milliseconds) + missing:,}")
+        _add(results, frame("p50", streams), Spread.of(milliseconds), "ms")
+        _add(results, frame("p99", streams), quantiles(milliseconds, n=100)[98], "ms")
     with server() as serving:
         more, listeners = asyncio.run(_memory(serving, arena))
         _add(results, "memory for 1,000 streams", more, "MB")
@@ -39,19 +43,25 @@ def measure_streams(arena: Arena, scale: Scale, results: Results) -> None:
         _add(results, f"events lost or doubled, {using}", wrong, f"of {total:,}")
 
 
+def frame(quantile: str, streams: int) -> str:
+    """The operation's name in the tables."""
+    return f"commit to frame, {quantile}, {streams:,} streams"
+
+
 def _add(results: Results, operation: str, value: Spread | float, unit: str) -> None:
     spread = value if isinstance(value, Spread) else Spread(value, value, value)
     results.rows.append(Row(SECTION, operation, "ours", spread, unit))
 
 
-async def _latency(serving: Server) -> list[float]:
-    """Milliseconds from a commit in this process to its frame at each reader of the session."""
+async def _latency(serving: Server, streams: int) -> tuple[list[float], int]:
+    """Milliseconds from a commit in this process to its frame at each reader of the session, and how many
+    frames did not arrive."""
     from helix_sessions.store import SessionStore
 
     store = SessionStore()
-    ids = [f"stream-{n}" for n in range(SESSIONS)]
+    ids = [f"stream-{streams}-{n}" for n in range(streams // READERS_PER_SESSION)]
     await asyncio.to_thread(lambda: [store.create_session(key, agent_type="bench") for key in ids])
-    readers = [Reader(ids[n % SESSIONS]) for n in range(STREAMS)]
+    readers = [Reader(ids[n % len(ids)]) for n in range(streams)]
     tasks = await open_all(serving, readers)
     committed: dict[tuple[str, int], float] = {}
 
@@ -67,12 +77,14 @@ async def _latency(serving: Server) -> list[float]:
     await asyncio.sleep(1)
     for task in tasks:
         task.cancel()
-    return [
-        max(0.0, (reader.arrived[seq] - at) * 1000)
+    awaited = [
+        (reader.arrived.get(seq), at)
         for (key, seq), at in committed.items()
         for reader in readers
         if reader.session_id == key
     ]
+    arrived = [max(0.0, (then - at) * 1000) for then, at in awaited if then is not None]
+    return arrived, len(awaited) - len(arrived)
 
 
 async def _memory(serving: Server, arena: Arena) -> tuple[float, int]:

@@ -10,7 +10,7 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "bench.streams.urls"
 ALLOWED_HOSTS = ["127.0.0.1"]
-HELIX_SESSIONS = {"STREAMS_PER_USER": 5_000}
+HELIX_SESSIONS = {"STREAMS_PER_USER": 10_000}
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
 }

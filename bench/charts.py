@@ -1,0 +1,97 @@
+"""The charts of a run, each out of rows that the tables have as well."""
+
+import re
+from collections.abc import Callable
+
+from bench.results import Results, Row
+from bench.svg import Axis, Line, from_zero, line_chart, powers_of_ten
+
+
+def charts(results: Results) -> dict[str, str]:
+    """A picture for each chart that the run has numbers for, by name."""
+    drawn = {name: draw(results) for name, draw in CHARTS.items()}
+    return {name: picture for name, picture in drawn.items() if picture is not None}
+
+
+def step(results: Results) -> str | None:
+    """What a step costs against the length of the history."""
+    rows = _numbered(results, "step commit", r"history ([\d,]+)$")
+    lengths = sorted({length for length, _ in rows})
+    if len(lengths) < 2:
+        return None
+    at = {length: float(place) for place, length in enumerate(lengths)}
+    lines = _lines([(at[length], row, row.value.middle) for length, row in rows])
+    x = Axis("messages in the history", list(at.values()), names=[f"{length:,.0f}" for length in lengths])
+    return line_chart("Time of a step commit (logarithmic)", x, powers_of_ten("ms", _heights(lines)), lines)
+
+
+def writers(results: Results) -> str | None:
+    """How many steps all writers commit together."""
+    rows = _numbered(results, "throughput", r"writers: (\d+)$")
+    numbers = sorted({number for number, _ in rows})
+    if len(numbers) < 2:
+        return None
+    lines = _lines([(number, row, row.value.middle) for number, row in rows])
+    x = Axis("processes that write", numbers, is_logarithmic=True)
+    return line_chart("Steps a second of all writers", x, from_zero("steps/s", _heights(lines)), lines)
+
+
+def streams(results: Results) -> str | None:
+    """From the commit of an event to its frame at a reader."""
+    rows = {
+        quantile: _numbered(results, "live events", rf"commit to frame, {quantile}, ([\d,]+) streams$")
+        for quantile in ("p50", "p99")
+    }
+    numbers = sorted({number for some in rows.values() for number, _ in some})
+    if len(numbers) < 2:
+        return None
+    lines = [
+        Line(quantile, [(number, row.value.middle) for number, row in some])
+        for quantile, some in rows.items()
+    ]
+    x = Axis("streams that one process serves", numbers, is_logarithmic=True)
+    y = powers_of_ten("ms", _heights(lines))
+    return line_chart("From commit to frame (logarithmic)", x, y, lines)
+
+
+def listing(results: Results) -> str | None:
+    """What the newest fifty cost among few and many."""
+    rows = _numbered(results, "list", r"newest 50 of ([\d,]+)$")
+    sizes = sorted({size for size, _ in rows})
+    if len(sizes) < 2:
+        return None
+    lines = _lines([(size, row, row.value.middle) for size, row in rows])
+    x = Axis("sessions in the table", sizes, is_logarithmic=True)
+    return line_chart("The newest 50 sessions", x, from_zero("ms", _heights(lines)), lines)
+
+
+CHARTS: dict[str, Callable[[Results], str | None]] = {
+    "step": step,
+    "writers": writers,
+    "streams": streams,
+    "listing": listing,
+}
+
+
+def _numbered(results: Results, section: str, operation: str) -> list[tuple[float, Row]]:
+    """Rows of a section by the number in the name of their operation."""
+    found = []
+    for row in results.rows:
+        matched = re.match(operation, row.operation) if row.section == section else None
+        if matched:
+            found.append((float(matched[1].replace(",", "")), row))
+    return found
+
+
+def _lines(points: list[tuple[float, Row, float]]) -> list[Line]:
+    """A line for each contestant that has two points or more, ours first."""
+    names = dict.fromkeys(row.contestant for _, row, _ in points)
+    lines = [
+        Line(name, sorted((x, y) for x, row, y in points if row.contestant == name))
+        for name in sorted(names, key=lambda name: (not name.startswith("ours"), list(names).index(name)))
+    ]
+    return [line for line in lines if len(line.points) > 1]
+
+
+def _heights(lines: list[Line]) -> list[float]:
+    return [height for line in lines for _, height in line.points]
