@@ -135,7 +135,8 @@ def _take(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None
                 types, owned = wanted.agent_types, wanted.session_owner is not UNSET
                 sql = turns.selection(dialect, None if types is None else len(types), bounds, owned=owned)
                 params = turns.parameters(timezone.now(), _turn(wanted, connection.alias), types, bounds)
-                rows = fetch(connection, _claim_next_sql(dialect, sql), [*params, *taken])
+                with dialect.uncompiled(connection):
+                    rows = fetch(connection, _claim_next_sql(dialect, sql), [*params, *taken])
         if not rows:
             return None
         late, turn, xmin, before, *values = rows[0]

@@ -34,6 +34,8 @@ class ConnectionCache:
         self.cursor: Any = None
         self.rows: Any = None
         """A `RowMemory`, see `remembered_rows`."""
+        self.compiles = True
+        """Whether the server may compile statements; a claim ends that."""
 
 
 class _Close:

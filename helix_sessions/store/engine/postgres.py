@@ -28,6 +28,7 @@ from helix_sessions.store.engine.connection import (
     is_between_transactions,
     is_told_of_pooler,
 )
+from helix_sessions.store.engine.connection_cache import cache_of
 from helix_sessions.store.engine.dialect import Dialect, Encoder
 from helix_sessions.store.engine.prepared_cursor import PreparedCursor
 from helix_sessions.store.engine.remembered_rows import KnownRow
@@ -131,6 +132,21 @@ class PortablePostgresDialect(Dialect):
         before = fetch(connection, "SELECT current_setting('lock_timeout')", [])[0][0]
         yield
         execute(connection, "SELECT set_config('lock_timeout', %s, true)", [before])
+
+    @contextmanager
+    def uncompiled(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        if is_between_transactions(connection) and not is_told_of_pooler(connection):
+            cache = cache_of(connection)
+            if cache.compiles:
+                execute(connection, "SET jit = off", [], prepare=False)
+                cache.compiles = False
+            yield
+            return
+        with transaction.atomic(using=connection.alias, savepoint=False):
+            [[before]] = fetch(connection, "SELECT current_setting('jit')", [])
+            execute(connection, "SET LOCAL jit = off", [], prepare=False)
+            yield
+            execute(connection, "SELECT set_config('jit', %s, true)", [before])
 
     def insert_session(self, work: "UnitOfWork") -> bool:
         sql, params = flush.session_insert(work)
