@@ -2,10 +2,12 @@
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -38,6 +40,33 @@ def _database_on(server: str) -> Iterator[str]:
             yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
         finally:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@contextmanager
+def copy_of_database(number: int) -> Iterator[None]:
+    """Let this process have its own copy of the database that `use` has set up; nobody is connected to it."""
+    from django.db import connection
+
+    given = connection.settings_dict["NAME"]
+    name = f"{given}_{number}"
+    if connection.vendor == "sqlite":
+        shutil.copyfile(given, name)
+    else:
+        _on_server(connection, f'CREATE DATABASE "{name}" TEMPLATE "{given}"')
+    connection.settings_dict["NAME"] = name
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = given
+        if connection.vendor != "sqlite":
+            _on_server(connection, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _on_server(connection: Any, statement: str) -> None:
+    """Execute it while connected to no database that it is about."""
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(statement)
 
 
 def use(url: str) -> None:
