@@ -313,7 +313,8 @@ def run_schedules(first: int, count: int, directory: str, sessions: int = 1) -> 
             found = schedule.run()
         except Exception as error:
             raise AssertionError(f"seed {seed}: {traceback.format_exc()}") from error
+        finally:
+            schedule.clear()
         for name, number in found.items():
             told[name] = told.get(name, 0) + number
-        schedule.clear()
     return told
