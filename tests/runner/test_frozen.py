@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from helix_sessions.exceptions import SessionBusy, StoreUnavailable
 from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from helix_sessions.types import Lease
 from tests.invariants import assert_valid_transcript, dump
 from tests.parallel import Worker
 from tests.runner.test_activities import said, whole
@@ -31,6 +33,23 @@ def freeze() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def freeze_without_a_lock() -> None:
+    """The same, and not while the lease is renewed, which locks the session's row for a moment."""
+    with RENEWAL:
+        freeze()
+
+
+RENEWAL = threading.Lock()
+
+
+class OneAtATime(SessionStore):
+    """Renews a lease when nothing is about to freeze."""
+
+    def renew_lease(self, lease: Lease, ttl: float) -> Lease:
+        with RENEWAL:
+            return super().renew_lease(lease, ttl)
+
+
 def pay(notes: str) -> ToolResult:
     """The work of a tool: something outside that cannot be undone, and a write to the state."""
     with Path(notes).open("a") as file:
@@ -42,7 +61,7 @@ def in_the_model_call(session: str, notes: str) -> str:
     """In another process, as all of these."""
 
     def think(turn: TurnContext) -> dict[str, Any]:
-        freeze()
+        freeze_without_a_lock()
         return calls("pay")
 
     return _drive(ScriptedAgent([think], tools={"pay": lambda *_: pay(notes)}), session)
@@ -51,7 +70,7 @@ def in_the_model_call(session: str, notes: str) -> str:
 def in_a_tool(session: str, notes: str) -> str:
     def pay_and_freeze(*_: Any) -> ToolResult:
         paid = pay(notes)
-        freeze()
+        freeze_without_a_lock()
         return paid
 
     return _drive(ScriptedAgent([calls("pay")], tools={"pay": pay_and_freeze}), session)
@@ -62,7 +81,7 @@ def in_one_of_two_tools(session: str, notes: str) -> str:
 
     def wait_and_freeze(*_: Any) -> None:
         _until(lambda: SessionStore().get_events(session, types=["tool_responded"]))
-        freeze()
+        freeze_without_a_lock()
 
     tools = {"pay": lambda *_: pay(notes), "wait": wait_and_freeze}
     return _drive(ScriptedAgent([calls("pay", "wait")], tools=tools), session)
@@ -86,7 +105,7 @@ def in_a_transaction(session: str, idle_timeout: int | None) -> str:
 
 
 def _drive(agent: ScriptedAgent, session: str) -> str:
-    return SessionRunner(agent, owner="frozen", lease_ttl=TTL).run(session).kind
+    return SessionRunner(agent, store=OneAtATime(), owner="frozen", lease_ttl=TTL).run(session).kind
 
 
 def _until(condition: Callable[[], Any]) -> None:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -52,7 +51,7 @@ def copy_of_database(number: int) -> Iterator[None]:
     if connection.vendor == "sqlite":
         shutil.copyfile(given, name)
     else:
-        _on_server(connection, f'CREATE DATABASE "{name}" TEMPLATE "{given}"')
+        _on_server(f'CREATE DATABASE "{name}" TEMPLATE "{given}"')
     connection.settings_dict["NAME"] = name
     try:
         yield
@@ -60,13 +59,14 @@ def copy_of_database(number: int) -> Iterator[None]:
         connection.close()
         connection.settings_dict["NAME"] = given
         if connection.vendor != "sqlite":
-            _on_server(connection, f'DROP DATABASE "{name}" WITH (FORCE)')
+            _on_server(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-def _on_server(connection: Any, statement: str) -> None:
-    """Execute it while connected to no database that it is about."""
-    with connection._nodb_cursor() as cursor:
-        cursor.execute(statement)
+def _on_server(statement: str) -> None:
+    """Execute it while connected to none of the databases that it is about."""
+    elsewhere = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path="/template1"))
+    with psycopg.connect(elsewhere, autocommit=True) as connection:
+        connection.execute(statement)
 
 
 def use(url: str) -> None:

@@ -13,7 +13,7 @@ from tests.torture.lanes import Figures, fork_context, in_lanes
 from tests.torture.stops import Stop
 
 SIDE_BY_SIDE = 10
-_TOLD_EVERY = 10
+_TOLD_EVERY = 5
 
 
 def campaign(seed: int, stop: Stop, lanes: int) -> Figures:
