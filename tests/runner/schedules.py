@@ -239,8 +239,8 @@ class Schedule:
             self._drive_to_rest()
             tree = self._tree()
             for key in tree:
-                opened = ended and "completed" not in self._by_hand.get(key, ())
-                assert_at_rest(key, ends=ended and key in self._sessions, whole=opened)
+                whole = ended and "completed" not in self._by_hand.get(key, ())
+                assert_at_rest(key, ends=ended and key in self._sessions, whole=whole)
             assert_executed_once(self._notes.read_text().splitlines(), asks=Clerk.approval_tools)
             if not ended:
                 for key in tree:

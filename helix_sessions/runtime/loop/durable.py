@@ -84,7 +84,11 @@ class DurableJournal:
     def span(self) -> telemetry.AgentSpan:
         row = self._driver.known.row
         return telemetry.agent_span(
-            self._driver.using, row.session_id, row.agent_type, run_id=self.run.run_id
+            self._driver.using,
+            row.session_id,
+            row.agent_type,
+            run_id=self.run.run_id,
+            model=self.definition.model,
         )
 
     def check(self) -> None:
