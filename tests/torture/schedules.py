@@ -4,7 +4,6 @@ import gc
 import sys
 import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from tests.runner.schedules import run_schedules
@@ -13,7 +12,6 @@ from tests.torture.lanes import Figures, fork_context, in_lanes
 from tests.torture.stops import Stop
 
 SIDE_BY_SIDE = 10
-_TOLD_EVERY = 5
 
 
 def campaign(seed: int, stop: Stop, lanes: int) -> Figures:
@@ -31,14 +29,14 @@ def _run_lane(lane: int, seed: int, stop: Stop, rounds: Any, directory: str) -> 
     with copy_of_database(lane):
         while stop.goes_on(first := _next(rounds)):
             try:
-                figures.update(run_schedules(seed + first, 1, directory, SIDE_BY_SIDE))
-                Path(directory, f"notes {seed + first}").unlink()
+                found = run_schedules(seed + first, 1, directory, SIDE_BY_SIDE)
             except AssertionError as error:
                 figures["failed"] += 1
                 print(f"  FAILED: {error}", file=sys.stderr, flush=True)
+            else:
+                print(f"  seed {seed + first}: {found}", flush=True)
+                figures.update(found)
             figures["schedules"] += SIDE_BY_SIDE
-            if figures["schedules"] % (_TOLD_EVERY * SIDE_BY_SIDE) == 0:
-                print(f"  lane {lane} after seed {seed + first}: {dict(figures)}", flush=True)
     return figures
 
 
