@@ -111,8 +111,8 @@ class Channel:
                     self._ring()
 
     def look(self) -> None:
-        """The number of watchers changed: listen, or stop."""
-        if self._in_use and (self._thread is not None or self._wants_to_listen):
+        """The number of watchers changed: listen, or stop, if that follows."""
+        if self._wants_to_listen != self.listening:
             with self._lock:
                 self._ring()
 
