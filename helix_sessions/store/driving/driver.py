@@ -93,6 +93,10 @@ class Driver:
         """How the limits of spending stood when they were last asked for, with what was committed here."""
         self.spend_is_asked = False
         """They were asked for since the model was."""
+        self._spend_is_read = False
+        """They were read with the rest, and nobody has asked yet."""
+        self.context_rows: list[tuple[Any, ...]] | None = None
+        """The model's context, if it was read with the rest."""
 
     @property
     def state(self) -> SessionState:
@@ -108,18 +112,22 @@ class Driver:
         return self.known.row.interrupt_requested_at is not None
 
     @_translated
-    def load(self) -> None:
-        """Read what belongs to the session."""
-        self.known = knowledge.read(self.store._connection, self.known.row)
+    def load(self, *, to_run: bool) -> None:
+        """Read what belongs to the session; `to_run`, also what its next run begins with."""
+        connection = self.store._connection
+        if not to_run:
+            self.known = knowledge.read(connection, self.known.row)
+            return
+        self.known, self.context_rows, self.spend = knowledge.read_at_claim(connection, self.known.row)
+        self._spend_is_read = True
 
     @_translated
     def ask_spend(self) -> None:
         """See how the limits of spending stand, and send the warnings that are due."""
         row = self.known.row
-        self.spend, self.spend_is_asked = (
-            spend_checks.standings(self.using, row.owner_id, row.agent_type),
-            True,
-        )
+        if not self._spend_is_read:
+            self.spend = spend_checks.standings(self.using, row.owner_id, row.agent_type)
+        self._spend_is_read, self.spend_is_asked = False, True
         spend_checks.warn(self.using, self.session_id, self.spend)
 
     def resumed(self, run: Run, metadata: Mapping[str, Any]) -> None:
@@ -374,6 +382,11 @@ class Driver:
             self.appended.messages.extend(attempt.messages)
             self.appended.seq = attempt.seq
         self.known = known
+
+    def take_context_rows(self) -> list[tuple[Any, ...]] | None:
+        """The model's context as it was before anything was appended here, once."""
+        rows, self.context_rows = self.context_rows, None
+        return rows
 
     def take_appended(self) -> Appended:
         """What was appended since the last call."""
