@@ -15,7 +15,6 @@ from django.db import connections
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.due import Duty, what_is_due
 
-
 REST_SECONDS = 1.0
 """How long a companion rests that was told and found nothing, and how long it keeps a connection that it does
 not use."""

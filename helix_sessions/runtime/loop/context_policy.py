@@ -89,7 +89,7 @@ class ContextPolicy:
 
     def _seen(self, driver: Driver) -> ModelContext:
         appended, known, model = driver.take_appended(), self._known, _model(driver)
-        rows = driver.take_context_rows()
+        rows, driver.context_rows = driver.context_rows, None
         if known is None and rows:
             known = of_rows(driver.session_id, rows, None, model)
         if known is None or appended.others_wrote or known.model != model:

@@ -1,8 +1,8 @@
 """Keeps what this process drives: leases are renewed, and requests to stop and decisions of others are
 noticed while agents work.
 
-One thread serves all sessions of the process. It lives as long as something is driven, or while a worker drives
-one session after the other. Where commits of other processes are announced it looks when one is, and otherwise
+One thread serves all sessions of the process. It lives as long as something is driven, or a worker drives one
+session after the other. Where commits of other processes are announced it looks when one is, and otherwise
 now and then.
 """
 

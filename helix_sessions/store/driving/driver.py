@@ -18,7 +18,7 @@ from helix_sessions.store.calls import children
 from helix_sessions.store.driving import knowledge
 from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
 from helix_sessions.store.driving.turn_log import TurnStart, start_turn
-from helix_sessions.store.engine import ids, open_calls, session_rows, spending
+from helix_sessions.store.engine import ids, session_rows, spending
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
@@ -96,7 +96,7 @@ class Driver:
         self._spend_is_read = False
         """They were read with the rest, and nobody has asked yet."""
         self.context_rows: list[tuple[Any, ...]] | None = None
-        """The model's context, if it was read with the rest."""
+        """The model's context as it was then, until it is built of them."""
 
     @property
     def state(self) -> SessionState:
@@ -228,16 +228,6 @@ class Driver:
                     work.event("tool_called", text=text, turn_id=turn_id)
 
         self.write(decide)
-
-    def places_of(self, call_ids: Sequence[str]) -> dict[str, int]:
-        """The numbers of the messages that made these calls, which are open."""
-        found = open_calls.read(self.known.row.open_calls)
-        positions = {call.id: call.position for call in found if call.id in call_ids}
-        rows = models.Message.objects.using(self.using).filter(
-            session_id=self.session_id, position__in=set(positions.values()), truncated_seq=None
-        )
-        numbers = dict(rows.values_list("position", "seq"))
-        return {call_id: numbers.get(position, position) for call_id, position in positions.items()}
 
     def settle(self, turn_id: str, settled: Settled) -> None:
         """Log how a call ended, with its writes staged: what is logged survives this process."""
@@ -382,11 +372,6 @@ class Driver:
             self.appended.messages.extend(attempt.messages)
             self.appended.seq = attempt.seq
         self.known = known
-
-    def take_context_rows(self) -> list[tuple[Any, ...]] | None:
-        """The model's context as it was before anything was appended here, once."""
-        rows, self.context_rows = self.context_rows, None
-        return rows
 
     def take_appended(self) -> Appended:
         """What was appended since the last call."""

@@ -34,9 +34,7 @@ def knowledge(dialect: Dialect, most_steers: int) -> str:
 def at_claim(dialect: Dialect, most_steers: int, limits: str) -> str:
     """The same, with the context of the model, which is seen for the first time, and the limits of spending,
     which the query `limits` finds. So a run begins with one statement beside its writes."""
-    context, spend, empty = (
-        dialect.as_text(word) for word in ("'context'", "'spend'", "NULL")
-    )
+    context, spend, empty = (dialect.as_text(word) for word in ("'context'", "'spend'", "NULL"))
     texts = ", ".join(
         dialect.as_text(f'c."{name}"') for name in ("owner_id", "text", "baseline_seq", "start", "same")
     )

@@ -243,8 +243,8 @@ _TAKEN = (
 
 _FLUSHED_LATER = " AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
 """A condition that is always true: the commit of the statement it is in does not wait for the disk. Nothing
-follows from a claim that a crash of the server loses: the first write under it waits, and with it for the claim.
-Not for a claim that is a request as well, or is a part of another transaction."""
+follows from a claim that a crash of the server loses: the first write under it waits, and so for both. Not
+for a claim that is a request as well, or a part of another transaction."""
 
 
 @cache
