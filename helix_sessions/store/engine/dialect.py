@@ -64,6 +64,10 @@ class Dialect(ABC):
         return expression
 
     @abstractmethod
+    def rows_as_json(self, query: str, columns: Sequence[str]) -> str:
+        """The rows of a query that has these columns, as one text: a list of lists or of objects."""
+
+    @abstractmethod
     def contains(self, text: str, part: str) -> str:
         """A condition: the text holds this part, which is a literal of ours."""
 

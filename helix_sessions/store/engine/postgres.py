@@ -5,7 +5,7 @@ prepared statement serves numbers of any size.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
@@ -103,6 +103,9 @@ class PortablePostgresDialect(Dialect):
 
     def as_text(self, expression: str) -> str:
         return f"{expression}::text"
+
+    def rows_as_json(self, query: str, columns: Sequence[str]) -> str:
+        return _as_json(query)
 
     def contains(self, text: str, part: str) -> str:
         return f"strpos({text}, '{part}') > 0"
