@@ -1,16 +1,16 @@
 """The loop: admission to first token, inputs per second, and what waiting costs.
 
-Peers move the same message through the same server, and everybody commits with PostgreSQL's defaults. What one
-input is, from the worker that takes it to its end:
+Peers move the same message through the same server, all with PostgreSQL's defaults. What one input is, from
+the worker that takes it to its end:
 
 - ours, three commits: the claim of the session (a lease with a fence); the input becomes a message of the
   transcript, and a run and its turn begin; the answer, a checkpoint, the end of the run, and the lease given
   back. Ten numbered events are logged on the way. The claim does not wait for the disk, the others do.
 - Procrastinate, two commits: the job is fetched, and finished, with an event row for each by its triggers. It
   keeps no answer.
-- DBOS, three commits: the workflow's row, the output of its one step, and the workflow's end. No queue is asked
-  for it, so nothing is claimed and nobody is told.
-- Celery by its SQLAlchemy transport, which polls: two commits, and nothing is kept. For latency only.
+- DBOS, three commits: the workflow's row, the output of its one step, and the workflow's end, with reads
+  between them. No queue is asked for it, so nothing is claimed and nobody is told.
+- Celery, for latency only, by its SQLAlchemy transport, which polls.
 
 Latency is from the hand-over to a worker with nothing else to do. Inputs a second are counted from the first
 piece of work to the last, so that nobody pays for imports and connections.
@@ -41,9 +41,9 @@ PEERS = {"Procrastinate": ("procrastinate",), "Celery": ("celery", "sqlalchemy")
 OURS = "ours"
 QUEUES = "queues"
 IDLE_SECONDS = 60.0
-REPORT_SECONDS = 12.0
-"""A connection that goes idle reports its last transactions up to ten seconds later: what a worker does when it
-starts is not what it does when it is idle."""
+REPORT_SECONDS = 15.0
+"""A connection that goes idle reports its last transactions up to ten seconds later, and what a worker does
+when it starts is not what it does when it is idle."""
 PATIENCE_SECONDS = 300.0
 
 

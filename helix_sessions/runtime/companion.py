@@ -74,7 +74,7 @@ class Companion:
             while not self._stop.is_set():
                 self._told.clear()
                 before, found = found, self._try()
-                if not found:
+                if not found and not self._stop.is_set():
                     self._wait(in_vain=not before)
             while self._until_idle and self._try(to_the_end=True):
                 pass

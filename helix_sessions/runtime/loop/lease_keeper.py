@@ -143,7 +143,7 @@ class LeaseKeeper:
 
     @contextmanager
     def staying(self) -> Iterator[None]:
-        """Keep the thread and its connection from one session to the next: making them costs as much as
+        """Keep the thread from one session to the next: making it, and its connection, costs as much as
         driving a session."""
         with self._changed:
             self._stays += 1
@@ -179,6 +179,9 @@ class LeaseKeeper:
                     if not self._is_needed:
                         self._thread = None
                         return
+                if not kept:
+                    connections.close_all()  # it may be long
+                    continue
                 self._renew(kept)
                 self._look(kept)
         finally:

@@ -115,7 +115,7 @@ class Driver:
     def load(self, *, to_run: bool) -> None:
         """Read what belongs to the session; `to_run`, also what its next run begins with."""
         connection = self.store._connection
-        if not to_run:
+        if not (to_run and self.store._dialect.reads_any_tables):
             self.known = knowledge.read(connection, self.known.row)
             return
         self.known, self.context_rows, self.spend = knowledge.read_at_claim(connection, self.known.row)

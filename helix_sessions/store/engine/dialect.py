@@ -144,6 +144,9 @@ class Dialect(ABC):
     skips_locked_rows: ClassVar[bool] = False
     """Whether a query can leave out the rows that others are taking at this moment."""
 
+    reads_any_tables: ClassVar[bool] = True
+    """Whether one query may read tables of the session and tables that are shared by all."""
+
     # Connections
 
     @abstractmethod

@@ -82,6 +82,7 @@ class PortablePostgresDialect(Dialect):
     day = "%s::date"
     most_rows_cached = 200
     skips_locked_rows = True
+    reads_any_tables = False
     lease_now = "statement_timestamp()"
 
     def lease_clock(self) -> list[Any]:
@@ -231,6 +232,7 @@ class PostgresDialect(PortablePostgresDialect):
     """PostgreSQL as it is at its best."""
 
     claims_in_one_statement = True
+    reads_any_tables = True
 
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:
         return True
