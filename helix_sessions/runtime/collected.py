@@ -86,8 +86,14 @@ class CollectedJournal:
             raise OverSpent(overspent)
 
     def span(self) -> telemetry.AgentSpan:
-        name = self._session.definition.name
-        return telemetry.agent_span(self._store.using, self._session.session_id, name, run_id=self.run.run_id)
+        session = self._session
+        return telemetry.agent_span(
+            self._store.using,
+            session.session_id,
+            session.definition.name,
+            run_id=self.run.run_id,
+            model=session.definition.model,
+        )
 
     def check(self) -> None:
         """No lease can be lost here; the save at the end finds out what other writers did."""

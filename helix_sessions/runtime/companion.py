@@ -15,6 +15,10 @@ from django.db import connections
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.due import Duty, what_is_due
 
+REST_SECONDS = 1.0
+"""How long a companion rests that was told and found nothing, and how long it keeps a connection that it does
+not use."""
+
 
 class Companion:
     """Works while the block runs, so that no session waits for it.
@@ -66,12 +70,12 @@ class Companion:
 
     def _work(self) -> None:
         try:
+            found = 1  # before it was told of anything
             while not self._stop.is_set():
                 self._told.clear()
-                if not self._try() and not self._stop.is_set():
-                    if self.poll is None:  # that may be long
-                        connections.close_all()
-                    self._told.wait(self.poll)
+                before, found = found, self._try()
+                if not found and not self._stop.is_set():
+                    self._wait(in_vain=not before)
             while self._until_idle and self._try(to_the_end=True):
                 pass
             self.leave()
@@ -79,6 +83,18 @@ class Companion:
             self.log.exception(self.failure)
         finally:
             connections.close_all()
+
+    def _wait(self, *, in_vain: bool) -> None:
+        """Until it is told, or its poll is over. `in_vain`: it was told, and found nothing. Where that goes
+        on it is not worth a look each time."""
+        if self.poll is not None:
+            self._told.wait(self.poll)
+            return
+        if in_vain:
+            self._stop.wait(REST_SECONDS)
+        if not self._told.wait(REST_SECONDS):
+            connections.close_all()  # it may be long
+            self._told.wait()
 
     def _try(self, *, to_the_end: bool = False) -> int:
         try:

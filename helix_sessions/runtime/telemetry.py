@@ -237,11 +237,12 @@ class ToolSpan(Operation):
 
 
 def agent_span(
-    using: str, session_id: str, agent_name: str, *, run_id: str | None = None, model: str | None = None
+    using: str, session_id: str, agent_name: str, *, run_id: str | None = None, model: Any = None
 ) -> AgentSpan:
     """A span around a run: `with agent_span(store.using, session_id, agent_type) as agent:`. The first of a
     session in a process reads the session's trace, so it is made where the database may be asked."""
-    return AgentSpan(using, session_id, agent_name, run_id=run_id, model=model)
+    name = model if isinstance(model, str) else None
+    return AgentSpan(using, session_id, agent_name, run_id=run_id, model=name)
 
 
 def chat_span(agent: AgentSpan, *, model: str | None = None, context: ModelContext | None = None) -> ChatSpan:

@@ -22,6 +22,7 @@ from psycopg import pq
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.stream import sql
+from helix_sessions.stream.packets import FRAGMENT_MARK, MAX_PAYLOAD, Packet, fragments_of
 from helix_sessions.stream.sql import CHANNEL
 from helix_sessions.types import Fragment
 
@@ -30,17 +31,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("helix_sessions.stream")
 
-MAX_PAYLOAD = 7_500
-"""PostgreSQL takes less than 8,000 bytes."""
-
-_FRAGMENT_MARK = "\n"
-"""The prefix of a fragment's payload, with which no session id begins."""
-
 _GAP = 0.002
 _LONGEST_GAP = 0.25
 _SHARE = 10
 """Sending takes at most about a tenth of the time: between two NOTIFYs passes ten times what the last one
 took, within these bounds. What comes in between goes in one statement, so the busier, the cheaper."""
+_BUSY_GAP = 0.02
+"""Pokes that follow each other closely wait longer each time, up to this: a process that commits hundreds of
+steps a second would send as many, and wake every process that listens as often."""
 _FRAGMENT_GAP = 0.00025
 _LONGEST_FRAGMENT_GAP = 0.1
 """Fragments wait so much longer for each that was sent last: those of one stream not at all, those of 200 for
@@ -79,8 +77,8 @@ class Channel:
         self._thread: threading.Thread | None = None
         self._bell: _Bell | None = None
         self._sessions: dict[str, None] = {}
-        self._fragments: deque[_Packet] = deque()
-        self._open_packets: dict[str, _Packet] = {}
+        self._fragments: deque[Packet] = deque()
+        self._open_packets: dict[str, Packet] = {}
         self._all_sent = threading.Event()
         self._all_sent.set()
 
@@ -91,7 +89,8 @@ class Channel:
         with self._lock:
             if len(self._sessions) < _MOST_WAITING:
                 self._sessions[session_id] = None
-            self._ring()
+            if len(self._sessions) == 1 or self._thread is None:  # the thread knows of those that wait
+                self._ring()
 
     def publish(self, fragment: Fragment, text: str | None = None) -> None:
         """Pass a fragment to other processes, if it is small and there is room. `text`: its data, written."""
@@ -101,7 +100,7 @@ class Channel:
         with self._lock:
             packet = self._open_packets.get(fragment.message_id or "")
             if packet is None or not packet.add(fragment, text):
-                packet = _Packet(fragment, text)
+                packet = Packet(fragment, text)
                 if packet.size > MAX_PAYLOAD or len(self._fragments) >= _MOST_FRAGMENTS:
                     return
                 self._fragments.append(packet)
@@ -111,8 +110,8 @@ class Channel:
                     self._ring()
 
     def look(self) -> None:
-        """The number of watchers changed: listen, or stop."""
-        if self._in_use and (self._thread is not None or self._wants_to_listen):
+        """The number of watchers changed: listen, or stop, if that follows."""
+        if self._wants_to_listen != self.listening:
             with self._lock:
                 self._ring()
 
@@ -205,13 +204,16 @@ class Channel:
         """Send and receive until there has been nothing to do for a while."""
         last_needed = monotonic()
         next_send = next_fragments = 0.0
+        pokes = _Pace()
         with selectors.DefaultSelector() as selector:
             selector.register(bell.file, selectors.EVENT_READ)
             selector.register(connection.fileno(), selectors.EVENT_READ)
             while True:
                 self._listen_if_wanted(connection)
                 now = monotonic()
-                if self._has_something_to_send and now >= self._due(next_send, next_fragments):
+                if self._has_something_to_send and now >= self._due(next_send, pokes.next, next_fragments):
+                    if self._sessions:
+                        pokes.sent(now)
                     sent = self._send(connection, bell)
                     took = monotonic() - now
                     now += took
@@ -230,7 +232,7 @@ class Channel:
                     if self._wants_to_listen != self.listening:
                         continue
                     if self._has_something_to_send:
-                        patience = self._due(next_send, next_fragments) - now
+                        patience = self._due(next_send, pokes.next, next_fragments) - now
                         if patience <= 0:
                             continue
                     else:
@@ -249,8 +251,9 @@ class Channel:
             self.listening = True
             self._hub.poke_all(self.alias)
 
-    def _due(self, next_send: float, next_fragments: float) -> float:
-        return next_send if self._sessions else max(next_send, next_fragments)
+    def _due(self, next_send: float, next_pokes: float, next_fragments: float) -> float:
+        waiting = [next_pokes] * bool(self._sessions) + [next_fragments] * bool(self._fragments)
+        return max(next_send, min(waiting, default=0.0))
 
     def _send(self, connection: psycopg.Connection[tuple[Any, ...]], bell: "_Bell") -> int:
         """How many packets of fragments were sent."""
@@ -276,8 +279,8 @@ class Channel:
             payload = notification.extra.decode()
             if notification.be_pid == connection.pgconn.backend_pid:
                 continue  # this process was poked when it committed
-            if payload.startswith(_FRAGMENT_MARK):
-                for fragment in _fragments(payload):
+            if payload.startswith(FRAGMENT_MARK):
+                for fragment in fragments_of(payload):
                     self._hub.offer(self.alias, fragment)
             else:
                 self._hub.poke(self.alias, payload)
@@ -298,50 +301,18 @@ class Channel:
             self._hub.poke_all(self.alias)
 
 
-class _Packet:
-    """Fragments that go in one notification: one, or pieces of a message that follow each other."""
+class _Pace:
+    """When pokes are sent next."""
 
-    def __init__(self, fragment: Fragment, text: str) -> None:
-        self._first = fragment
-        self._texts = [text]
-        self._head = documents.write(
-            [
-                fragment.session_id,
-                fragment.after_seq,
-                fragment.turn_id,
-                fragment.message_id,
-                fragment.index,
-            ]
-        )
-        self.size = len(self._head.encode()) + len(text.encode()) + 8
+    def __init__(self) -> None:
+        self._gap = _GAP
+        self.next = 0.0
 
-    def add(self, fragment: Fragment, text: str) -> bool:
-        """Take one more, if it follows and there is room."""
-        size = self.size + len(text.encode()) + 1
-        expected = (self._first.index or 0) + len(self._texts)
-        if size > MAX_PAYLOAD or fragment.index != expected or fragment.after_seq != self._first.after_seq:
-            return False
-        self._texts.append(text)
-        self.size = size
-        return True
-
-    def payload(self) -> str:
-        return f"{_FRAGMENT_MARK}[{self._head},[{','.join(self._texts)}]]"
-
-
-def _fragments(payload: str) -> list[Fragment]:
-    (session_id, after_seq, turn_id, message_id, first), pieces = documents.load(payload)
-    return [
-        Fragment(
-            session_id=session_id,
-            data=data,
-            after_seq=after_seq,
-            turn_id=turn_id,
-            message_id=message_id,
-            index=None if first is None else first + place,
-        )
-        for place, data in enumerate(pieces)
-    ]
+    def sent(self, now: float) -> None:
+        """Some are sent now."""
+        is_busy = now < self.next + self._gap
+        self._gap = min(2 * self._gap, _BUSY_GAP) if is_busy else _GAP
+        self.next = now + self._gap
 
 
 def _notify(connection: psycopg.Connection[tuple[Any, ...]], payloads: list[str], *, prepared: bool) -> None:

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound, StaleState
+from helix_sessions.exceptions import CheckpointNotFound, SessionNotFound, StaleState, StillWaiting
 from helix_sessions.store import SessionStore
 from helix_sessions.types import SessionState
-from tests.contract.suspended import asked, calling, child, messages, result, suspend, suspended, wait_for
+from tests.contract.suspended import (
+    asked,
+    calling,
+    child,
+    error,
+    messages,
+    result,
+    suspend,
+    suspended,
+    wait_for,
+)
 from tests.invariants import assert_invariants, assert_valid_transcript, dump
 
 pytestmark = pytest.mark.django_db
@@ -146,6 +156,30 @@ def test_a_child_that_ended_meanwhile_is_not_waited_for(store: SessionStore):
     store.rewind("s")
     assert store.resume("s").tool_messages == [result("c", 5)]
     assert_valid_transcript("s")
+
+
+def test_nor_is_one_that_was_made_active_after_its_end(store: SessionStore):
+    """It rests, and would never end again. One that runs again is waited for."""
+    for status in ("completed", "failed"):
+        parent, kid = f"s {status}", f"kid {status}"
+        store.begin_turn(parent)
+        child(store, parent, kid, "c")
+        waits = [wait_for("c", kid)]
+        said = [calling("c")]
+        suspend(store, parent, kind="awaiting_children", append_messages=said, awaiting_children=waits)
+        store.settle_child(kid, status, output=5, error="no" if status == "failed" else None)
+        store.update_run_status(kid, store.list_runs(kid).items[0].run_id, "completed")
+        store.update_status(kid, "active")
+        store.rewind(parent)
+        expected = result("c", 5) if status == "completed" else error("c", "no")
+        assert store.load_state(parent).runnable_at is not None, status
+        run = store.resume(parent).run
+        assert messages(store, parent)[-1] == expected, status
+        store.update_run_status(parent, run.run_id, "failed")
+        store.begin_turn(kid, message="once more")
+        store.rewind(parent)
+        with pytest.raises(StillWaiting):
+            store.resume(parent)
 
 
 def test_refusals(store: SessionStore, session: str):

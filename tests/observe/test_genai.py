@@ -21,7 +21,14 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
 from helix_sessions.exceptions import ContextOverflow
 from helix_sessions.messages.telemetry import model_and_provider, semantic_message
-from helix_sessions.runtime import SessionRunner, ToolResult, TurnOutcome, telemetry
+from helix_sessions.runtime import (
+    AgentDefinition,
+    SessionRunner,
+    SessionRuntime,
+    ToolResult,
+    TurnOutcome,
+    telemetry,
+)
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine import tracing
 
@@ -130,6 +137,15 @@ def test_a_run_is_told_in_the_words_of_the_conventions(store: SessionStore, rece
         assert span.instrumentation_scope is not None
         assert span.instrumentation_scope.schema_url == "https://opentelemetry.io/schemas/1.41.0"
     assert "swordfish" not in "".join(span.to_json() for span in received.spans())
+
+
+def test_a_run_with_a_model_of_its_own_names_it(store: SessionStore, received: Received) -> None:
+    SessionRuntime().create(AgentDefinition(name="support", model="anthropic:claude-5"), session_id="s")
+    assert ask(store, Agent()) == "completed"
+    [run] = [span for span in received.of_loop() if span.name == "invoke_agent support"]
+    assert run.attributes is not None
+    assert run.attributes["gen_ai.provider.name"] == "anthropic"
+    assert run.attributes["gen_ai.request.model"] == "claude-5"
 
 
 def test_metrics(store: SessionStore, received: Received) -> None:

@@ -5,6 +5,8 @@ and when, is chance. Whatever happened, a worker that is left alone must bring e
 wait for a person, and no tool may have been executed twice.
 """
 
+import gc
+import itertools
 import os
 import random
 import signal
@@ -16,23 +18,27 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connection, connections
 from django.test import override_settings
 from django.utils import timezone
 
 from helix_sessions.exceptions import HelixSessionsError, TransientError
+from helix_sessions.models import Session
 from helix_sessions.runtime import SessionRunner, Spawn, ToolResult, TurnContext, TurnOutcome
 from helix_sessions.store import SessionStore
-from helix_sessions.types import SessionState
-from tests.invariants import assert_healthy, assert_invariants, assert_valid_transcript
+from tests.invariants import assert_healthy, assert_invariants
+from tests.runner.rest import Progress, assert_at_rest, assert_executed_once
 
 TTL = 0.25
 SETTINGS = {"MAX_INTERRUPTED_ATTEMPTS": 50}
 """Workers die so often here that a crash loop would be no surprise; it has a test of its own."""
 
 _SHIFT_SECONDS = 0.35
-_PATIENCE_SECONDS = 600.0
-"""On a machine that has much else to do."""
+_SHIFT_WORK = 0.03
+"""Seconds of the processor that a worker gets at least: on a busy machine a shift takes longer."""
+_LONGEST_SHIFT = 5.0
+_MOST_STATEMENTS = 60
+"""A worker that is to die at a statement has so many at most."""
 
 
 class Clerk:
@@ -132,32 +138,41 @@ class Schedule:
                 time.sleep(self._chance.uniform(0, 0.1))
                 self._kill(worker)
             else:
-                os.waitpid(worker, 0)
+                self._await(worker)
 
     def _kill(self, worker: int) -> None:
         os.kill(worker, signal.SIGKILL)
-        os.waitpid(worker, 0)
-        self._kills += 1
+        self._await(worker)
+
+    def _await(self, worker: int) -> None:
+        _, status = os.waitpid(worker, 0)
+        self._kills += os.WIFSIGNALED(status)
 
     def _fork(self, number: int) -> int:
+        """Start a worker. Every other one dies at a statement, the others when they are killed."""
+        last = self._chance.randint(1, _MOST_STATEMENTS) if self._chance.random() < 0.5 else None
         child = os.fork()
         if child:
             return child
         try:
-            runner = SessionRunner(
-                Clerk(self._notes, trouble=0.1),
-                lease_ttl=TTL,
-                owner=f"{self.seed} {number} {os.getpid()}",
-            )
+            gc.disable()  # it would touch, and so copy, all that is shared with the process before
             random.seed(f"{self.seed} {number}")
-            until = time.monotonic() + _SHIFT_SECONDS
-            while time.monotonic() < until:
-                swept = 0
-                with suppress(HelixSessionsError, DatabaseError):
-                    swept = runner.sweep()
-                time.sleep(0 if swept else 0.01)
+            if last is not None:
+                _die_at(last)
+            self._work(f"{self.seed} {number} {os.getpid()}")
         finally:
             os._exit(0)
+
+    def _work(self, owner: str) -> None:
+        runner = SessionRunner(Clerk(self._notes, trouble=0.1), lease_ttl=TTL, owner=owner)
+        begun, worked = time.monotonic(), time.process_time()
+        while (passed := time.monotonic() - begun) < _LONGEST_SHIFT:
+            if passed > _SHIFT_SECONDS and time.process_time() - worked > _SHIFT_WORK:
+                break
+            swept = 0
+            with suppress(HelixSessionsError, DatabaseError):
+                swept = runner.sweep()
+            time.sleep(0 if swept else 0.02)
 
     def _admit(self, key: str, *, resume: bool = True) -> None:
         prompt = self._chance.choice(PROMPTS)
@@ -220,80 +235,39 @@ class Schedule:
 
     def _finish(self) -> None:
         """One worker is left alone, and a person answers; then a person retries what was stopped."""
-        self._drive_to_rest()
-        self._check(ended=False)
-        for key in self._tree():
-            if self._store.load_state(key).status != "completed":
-                self._store.retry_run(key)
-        self._drive_to_rest()
-        self._check(ended=True)
-        for key in self._tree():
+        for ended in (False, True):
+            self._drive_to_rest()
+            tree = self._tree()
+            for key in tree:
+                whole = ended and "completed" not in self._by_hand.get(key, ())
+                assert_at_rest(key, ends=ended and key in self._sessions, whole=whole)
+            assert_executed_once(self._notes.read_text().splitlines(), asks=Clerk.approval_tools)
+            if not ended:
+                for key in tree:
+                    if self._store.load_state(key).status != "completed":
+                        self._store.retry_run(key)
+        for key in self._chance.sample(tree, -(-len(tree) // 3)):  # they are long, and the doctor sees all
             assert_invariants(key, examined=True)
-        assert_healthy(*self._tree())
+        assert_healthy(*tree)
 
     def _drive_to_rest(self) -> None:
         runner = SessionRunner(Clerk(self._notes), lease_ttl=5)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        progress = Progress()
         quiet = 0
         while quiet < 2:
-            assert time.monotonic() < deadline, f"seed {self.seed}: the worker comes to no end"
             swept = runner.sweep()
-            later = [self._store.load_state(key).runnable_at for key in self._tree()]
-            if swept or any(later) or self._answer_all():
+            if swept or progress.somebody_is_to_run() or self._answer_all():
                 quiet = 0
                 time.sleep(0 if swept else 0.02)
             else:
                 quiet += 1
 
     def _answer_all(self) -> bool:
-        return sum(self._answer(key) for key in self._sessions) > 0
+        asking = Session.objects.filter(session_id__in=self._sessions, awaiting_client=True)
+        return sum(self._answer(key) for key in asking.values_list("session_id", flat=True)) > 0
 
     def _tree(self) -> list[str]:
-        return [summary.session_id for summary in self._store.list_sessions(limit=500).items]
-
-    def _check(self, *, ended: bool) -> None:
-        allowed = ("completed", "failed", "interrupted", "paused")
-        for key in self._tree():
-            state = self._store.load_state(key)
-            where = f"seed {self.seed}, {key!r}"
-            assert self._store.get_current_run(key) is None, where
-            assert self._store.get_lease(key) is None, where
-            told = f"{where} is {state.status}: {self._told(key)}"
-            idle = state.runnable_at is None and not self._wants_to_run(key)
-            waits = state.pending_client_tool_calls or state.suspended_awaiting_children
-            if not self._waits_for_a_person(state):
-                assert state.status in allowed or (state.status == "active" and idle), told
-                assert not waits or state.status in ("interrupted", "paused"), told
-            if ended and key in self._sessions:
-                assert state.status == "completed", f"{where} is {state.status}"
-            if ended and state.status == "completed" and "completed" not in self._by_hand.get(key, ()):
-                # who stops a session leaves its calls to the next run
-                assert_valid_transcript(key)
-        noted = self._notes.read_text().splitlines()
-        assert len(noted) == len(set(noted)), f"seed {self.seed}: a tool was executed twice"
-
-    def _waits_for_a_person(self, state: SessionState) -> bool:
-        """Whether the session waits for a child that somebody stopped, or opened again after its end."""
-        children = (state.suspended_awaiting_children or {}).values()
-        for key in [entry["sub_session_id"] for entry in children if "status" not in entry]:
-            status = self._store.load_state(key).status
-            if status in ("paused", "interrupted"):
-                return True
-            if status == "active" and "active" in self._by_hand.get(key, ()):
-                return True
-        return False
-
-    def _told(self, key: str) -> str:
-        events = self._store.get_events(key, limit=500)
-        below = [ref.sub_session_id for ref in self._store.get_sub_session_refs(key)]
-        lines = [f"{event.seq} {event.type} {event.data}"[:160] for event in events]
-        return "\n".join([*lines, *(f"{child}: {self._told(child)}" for child in below)])
-
-    def _wants_to_run(self, key: str) -> bool:
-        """Whether the session has inputs that somebody else than `resume=False` admitted."""
-        told = self._store.get_events(key, types=["input_admitted"])
-        quiet = {event.data["input_id"] for event in told if not event.data.get("resume", True)}
-        return any(receipt.input_id not in quiet for receipt in self._store.list_inputs(key))
+        return list(Session.objects.order_by("session_id").values_list("session_id", flat=True))
 
     def executed(self) -> int:
         """How many tools were."""
@@ -301,8 +275,33 @@ class Schedule:
 
     def clear(self) -> None:
         """Make room for the next schedule."""
+        connections.close_all()
+        for key in self._sessions:
+            self._store.delete_session(key)
         for key in self._tree():
             self._store.delete_session(key)
+
+
+def _die_at(last: int) -> None:
+    """Let this process be killed when it is about to execute its last statement, or to commit it."""
+    count = itertools.count(1)
+    wrapper: Any = connection
+    commit = wrapper._commit
+
+    def live_or_die() -> None:
+        if next(count) >= last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def execute(execute: Any, *arguments: Any) -> Any:
+        live_or_die()
+        return execute(*arguments)
+
+    def commit_or_die() -> Any:
+        live_or_die()
+        return commit()
+
+    wrapper.execute_wrappers.append(execute)
+    wrapper._commit = commit_or_die
 
 
 def run_schedules(first: int, count: int, directory: str, sessions: int = 1) -> dict[str, int]:
@@ -314,7 +313,8 @@ def run_schedules(first: int, count: int, directory: str, sessions: int = 1) -> 
             found = schedule.run()
         except Exception as error:
             raise AssertionError(f"seed {seed}: {traceback.format_exc()}") from error
+        finally:
+            schedule.clear()
         for name, number in found.items():
             told[name] = told.get(name, 0) + number
-        schedule.clear()
     return told

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from helix_sessions.exceptions import SessionBusy, StoreUnavailable
 from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from helix_sessions.types import Lease
 from tests.invariants import assert_valid_transcript, dump
 from tests.parallel import Worker
 from tests.runner.test_activities import said, whole
@@ -31,6 +33,38 @@ def freeze() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def freeze_between_renewals() -> None:
+    """The same, and not while the lease is renewed."""
+    with RENEWAL:
+        freeze()
+
+
+RENEWAL = threading.Lock()
+RENEWED = threading.Event()
+
+
+class OneAtATime(SessionStore):
+    """Renews a lease when nothing is about to freeze."""
+
+    def renew_lease(self, lease: Lease, ttl: float) -> Lease:
+        with RENEWAL:
+            return super().renew_lease(lease, ttl)
+
+
+class FreezesInRenewal(SessionStore):
+    """Freezes when it is about to write the renewal of a lease."""
+
+    def renew_lease(self, lease: Lease, ttl: float) -> Lease:
+        def freeze_before_the_write(execute: Any, sql: str, *rest: Any) -> Any:
+            if "UPDATE" in sql and not RENEWED.is_set():
+                RENEWED.set()
+                freeze()
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(freeze_before_the_write):
+            return super().renew_lease(lease, ttl)
+
+
 def pay(notes: str) -> ToolResult:
     """The work of a tool: something outside that cannot be undone, and a write to the state."""
     with Path(notes).open("a") as file:
@@ -42,7 +76,7 @@ def in_the_model_call(session: str, notes: str) -> str:
     """In another process, as all of these."""
 
     def think(turn: TurnContext) -> dict[str, Any]:
-        freeze()
+        freeze_between_renewals()
         return calls("pay")
 
     return _drive(ScriptedAgent([think], tools={"pay": lambda *_: pay(notes)}), session)
@@ -51,7 +85,7 @@ def in_the_model_call(session: str, notes: str) -> str:
 def in_a_tool(session: str, notes: str) -> str:
     def pay_and_freeze(*_: Any) -> ToolResult:
         paid = pay(notes)
-        freeze()
+        freeze_between_renewals()
         return paid
 
     return _drive(ScriptedAgent([calls("pay")], tools={"pay": pay_and_freeze}), session)
@@ -62,10 +96,18 @@ def in_one_of_two_tools(session: str, notes: str) -> str:
 
     def wait_and_freeze(*_: Any) -> None:
         _until(lambda: SessionStore().get_events(session, types=["tool_responded"]))
-        freeze()
+        freeze_between_renewals()
 
     tools = {"pay": lambda *_: pay(notes), "wait": wait_and_freeze}
     return _drive(ScriptedAgent([calls("pay", "wait")], tools=tools), session)
+
+
+def in_a_renewal(session: str, notes: str) -> str:
+    def wait_for_it(turn: TurnContext) -> str:
+        RENEWED.wait(30)
+        return "it was only slow"
+
+    return _drive(ScriptedAgent([wait_for_it]), session, FreezesInRenewal())
 
 
 def in_a_transaction(session: str, idle_timeout: int | None) -> str:
@@ -85,8 +127,9 @@ def in_a_transaction(session: str, idle_timeout: int | None) -> str:
         return _drive(ScriptedAgent(["it was only slow"]), session)
 
 
-def _drive(agent: ScriptedAgent, session: str) -> str:
-    return SessionRunner(agent, owner="frozen", lease_ttl=TTL).run(session).kind
+def _drive(agent: ScriptedAgent, session: str, store: SessionStore | None = None) -> str:
+    store = store or OneAtATime()
+    return SessionRunner(agent, store=store, owner="frozen", lease_ttl=TTL).run(session).kind
 
 
 def _until(condition: Callable[[], Any]) -> None:
@@ -121,9 +164,14 @@ def _is_free(store: SessionStore, session: str) -> bool:
     return store.get_occupancy(session).owner is None
 
 
-def test_nothing_of_it_is_written_and_no_tool_runs_twice(store: SessionStore, tmp_path: Path) -> None:
+def test_nothing_of_it_is_written_and_no_tool_runs_twice(
+    store: SessionStore, tmp_path: Path, engine: str
+) -> None:
     """Wherever it froze: the session was ended by another, whose outcome it shares."""
-    for where, times in ((in_the_model_call, 0), (in_a_tool, 1), (in_one_of_two_tools, 1)):
+    places = [(in_the_model_call, 0), (in_a_tool, 1), (in_one_of_two_tools, 1)]
+    if engine == "postgresql":  # on SQLite every write locks the file
+        places.append((in_a_renewal, 0))
+    for where, times in places:
         session, notes = where.__name__, tmp_path / where.__name__
         store.create_session(session, agent_type="writer")
         store.admit_input(session, "go")

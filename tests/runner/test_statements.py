@@ -65,7 +65,7 @@ def warm_up(store: SessionStore) -> None:
 def test_a_prompt(
     store: SessionStore, session: str, engine: str, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    """At most 6 statements and 3 commits for a prompt that one turn answers, and 4 and 3 for each further
+    """At most 4 statements and 3 commits for a prompt that one turn answers, and 4 and 3 for each further
     turn with a tool."""
     warm_up(store)
     script = [calls("tool")] * (turns - 1) + ["done"]
@@ -78,7 +78,7 @@ def test_a_prompt(
     assert store.get_lease(session) is None
     if engine == "postgresql":
         shown = "\n".join(sql[:300] for sql in count.statements)
-        assert len(count.statements) <= 6 + 4 * (turns - 1), shown
+        assert len(count.statements) <= 4 * turns, shown
     assert count.commits <= 3 + 3 * (turns - 1)
 
 

@@ -221,6 +221,28 @@ def test_a_stopped_parent_interrupts_its_ephemeral_children(store: SessionStore,
     assert_invariants("p")
 
 
+def test_a_child_that_was_stopped_and_made_active_again_answers_its_parent(store: SessionStore) -> None:
+    """Its prompt was taken by the run that was stopped, so it has no input that would make it run."""
+    for status in ("interrupted", "paused"):
+        agent = Parent("research")
+        start(store, agent, status)
+        kid = refs(store, status)[0].sub_session_id
+
+        def stop(turn: TurnContext, kid: str = kid, status: Any = status) -> str:
+            store.update_status(kid, status)
+            return "too late"
+
+        work(ScriptedAgent([stop]))
+        assert store.load_state(kid).status == status
+        assert work(Child()) == 0, "it waits for a person"
+        store.update_status(kid, "active")
+        assert work(Child()) == 1, status
+        assert work(agent, types=["parent"]) == 1, status
+        assert store.load_state(status).output == ["did research 1"], status
+        assert_invariants(status)
+        assert_invariants(kid)
+
+
 def test_a_run_that_fails_takes_the_ephemeral_children_with_it(store: SessionStore) -> None:
     """Those, too, that code made and nobody waits for."""
 

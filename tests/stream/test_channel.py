@@ -14,6 +14,7 @@ from helix_sessions.store import SessionStore
 from helix_sessions.stream import channel as channels
 from helix_sessions.stream.channel import MAX_PAYLOAD, Channel
 from helix_sessions.stream.hub import hub
+from helix_sessions.stream.packets import fragments_of
 from helix_sessions.stream.sql import CHANNEL
 from helix_sessions.types import Fragment
 from tests.parallel import wait_until
@@ -155,7 +156,7 @@ def test_pieces_that_do_not_follow_each_other_keep_their_places(way: Way, other:
         )
     way.reopen()
 
-    heard = [fragment for payload in other.hear(4) for fragment in channels._fragments(payload)]
+    heard = [fragment for payload in other.hear(4) for fragment in fragments_of(payload)]
     assert [(fragment.index, fragment.after_seq) for fragment in heard] == places
     assert [fragment.data for fragment in heard] == [index for index, _ in places]
 
@@ -262,7 +263,7 @@ def test_a_fragment_goes_out_before_the_event_it_preceded_and_whole(
 
     fragment, poke = other.hear(2)
     assert poke == "s"
-    assert channels._fragments(fragment) == [Fragment(session_id="s", data=hard, after_seq=1)]
+    assert fragments_of(fragment) == [Fragment(session_id="s", data=hard, after_seq=1)]
 
 
 def test_a_payload_is_measured_in_bytes(store: SessionStore, other: Other, channel: Channel) -> None:
@@ -370,3 +371,20 @@ def test_a_forked_process_does_not_wait_for_what_its_parent_sends(
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     way.reopen()
+
+
+def test_pokes_that_follow_each_other_closely_go_together() -> None:
+    """A poke that is alone is sent at once."""
+    pace, now = channels._Pace(), 100.0
+    for _ in range(100):
+        assert pace.next <= now
+        pace.sent(now)
+        now += 0.05
+    sent, until = 0, now + 1.0
+    while now < until:
+        pace.sent(now)
+        now, sent = pace.next, sent + 1
+    assert sent < 60
+    now += 0.05
+    pace.sent(now)
+    assert pace.next - now < 0.01

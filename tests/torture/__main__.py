@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
 from tests.pgbouncer import MISSING, find_pgbouncer
 from tests.postgres import private_server
@@ -36,6 +36,8 @@ class Campaign:
     on: Literal["database", "server", "nothing"] = "database"
     needs: Callable[[], str | None] = lambda: None
     """Says what is missing here, if anything is."""
+    lanes: int | None = None
+    """How many processes run it side by side, if that can be chosen."""
 
 
 def _without_pgbouncer() -> str | None:
@@ -60,7 +62,7 @@ CAMPAIGNS = {
     "wraparound": Campaign(("postgresql",), 20_000, on="server"),
     "patroni": Campaign(("postgresql",), 6, on="nothing", needs=_without_patroni),
     "long_session": Campaign(ENGINES, 100_000),
-    "schedules": Campaign(ENGINES, 10_000),
+    "schedules": Campaign(ENGINES, 10_000, lanes=4),
     "driven": Campaign(("postgresql",), 200, on="server"),
     "family_kills": Campaign(ENGINES, 1_000),
 }
@@ -72,6 +74,7 @@ def main() -> int:
     parser.add_argument("--engine", choices=ENGINES, help="on this engine only")
     parser.add_argument("--rounds", type=int, help="instead of the campaign's own number")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most so long, each")
+    parser.add_argument("--lanes", type=int, help="so many processes side by side, where that can be chosen")
     parser.add_argument("--seed", type=int, help="repeat the choices of a campaign that printed it")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -88,7 +91,8 @@ def main() -> int:
     ]
     if chosen.here:
         [(name, engine)] = runs
-        return _run(name, engine, chosen.rounds or CAMPAIGNS[name].rounds, chosen.seconds, seed)
+        stop = Stop(chosen.rounds or CAMPAIGNS[name].rounds, chosen.seconds)
+        return _run(name, engine, stop, seed, chosen.lanes)
     return max([_apart(name, engine, seed) for name, engine in runs], default=0)
 
 
@@ -100,26 +104,28 @@ def _apart(name: str, engine: str, seed: int) -> int:
     return subprocess.run(command).returncode
 
 
-def _run(name: str, engine: str, rounds: int, seconds: float, seed: int) -> int:
+def _run(name: str, engine: str, stop: Stop, seed: int, lanes: int | None) -> int:
     print(f"{name} on {engine}, seed {seed}", flush=True)
     if reason := CAMPAIGNS[name].needs():
         print(f"  skipped: {reason}")
         return 0
     with ExitStack() as stack:
-        given = []
+        given: list[Any] = []
+        if CAMPAIGNS[name].lanes is not None:
+            given.append(lanes or CAMPAIGNS[name].lanes)
         if CAMPAIGNS[name].on == "server":
             given.append(stack.enter_context(private_server()))
-            use(given[0].url)
+            use(given[-1].url)
         elif CAMPAIGNS[name].on == "database":
             use(stack.enter_context(database(engine)))
         campaign = import_module(f"tests.torture.{name}").campaign
         begun = time.monotonic()
-        figures: Counter[str] = campaign(seed, Stop(rounds, seconds), *given)
+        figures: Counter[str] = campaign(seed, stop, *given)
         found = {**figures, "seconds": round(time.monotonic() - begun, 1)}
     for label, value in found.items():
         print(f"  {label}: {value:,}")
     print(json.dumps({"campaign": name, "engine": engine, "seed": seed, **found}), flush=True)
-    return 0
+    return 1 if figures["failed"] else 0
 
 
 if __name__ == "__main__":

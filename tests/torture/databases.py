@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,34 @@ def _database_on(server: str) -> Iterator[str]:
             yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
         finally:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@contextmanager
+def copy_of_database(number: int) -> Iterator[None]:
+    """Let this process have its own copy of the database that `use` has set up; nobody is connected to it."""
+    from django.db import connection
+
+    given = connection.settings_dict["NAME"]
+    name = f"{given}_{number}"
+    if connection.vendor == "sqlite":
+        shutil.copyfile(given, name)
+    else:
+        _on_server(f'CREATE DATABASE "{name}" TEMPLATE "{given}"')
+    connection.settings_dict["NAME"] = name
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = given
+        if connection.vendor != "sqlite":
+            _on_server(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _on_server(statement: str) -> None:
+    """Execute it while connected to none of the databases that it is about."""
+    elsewhere = urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path="/template1"))
+    with psycopg.connect(elsewhere, autocommit=True) as connection:
+        connection.execute(statement)
 
 
 def use(url: str) -> None:

@@ -7,8 +7,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from typing import Any, cast
 
 Figures = Counter[str]
 fork_context = multiprocessing.get_context("fork")
@@ -18,7 +18,7 @@ class Lane:
     """A process that runs a function and sends back the figures it returns."""
 
     def __init__(self, function: Callable[..., Figures], *arguments: Any) -> None:
-        self._answers, theirs = fork_context.Pipe(duplex=False)
+        self.answers, theirs = fork_context.Pipe(duplex=False)
         self._process = fork_context.Process(target=_run, args=(function, arguments, theirs), daemon=False)
         self._process.start()
         theirs.close()
@@ -26,7 +26,7 @@ class Lane:
     def figures(self) -> Figures:
         """Wait for them; what went wrong there goes wrong here."""
         try:
-            answer: Figures | str = self._answers.recv()
+            answer: Figures | str = self.answers.recv()
         except EOFError:
             answer = "A lane ended without an answer."
         self._process.join()
@@ -40,10 +40,16 @@ class Lane:
 
 
 def in_lanes(count: int, function: Callable[..., Figures], *arguments: Any) -> Figures:
-    """The sum of the figures of `function(lane, *arguments)` in so many processes."""
+    """The sum of the figures of `function(lane, *arguments)` in so many processes. When one goes wrong, the
+    others are ended."""
     lanes = [Lane(function, number, *arguments) for number in range(count)]
+    figures: Figures = Counter()
+    left = {lane.answers: lane for lane in lanes}
     try:
-        return sum((lane.figures() for lane in lanes), Counter())
+        while left:
+            for ready in wait(left):
+                figures += left.pop(cast(Connection, ready)).figures()
+        return figures
     finally:
         for lane in lanes:
             lane.end()

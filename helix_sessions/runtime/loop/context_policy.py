@@ -13,7 +13,7 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import ContextOverflow, ContextUnavailable, Fenced, InvalidInput, NotFound
 from helix_sessions.messages.tool_ledger import open_tool_calls
 from helix_sessions.store import SessionStore
-from helix_sessions.store.context.context_reads import ReadContext, read_context
+from helix_sessions.store.context.context_reads import ReadContext, of_rows, read_context
 from helix_sessions.store.driving.driver import Driver
 from helix_sessions.store.engine import inputs
 from helix_sessions.types import CompactionPolicy, ModelContext
@@ -89,6 +89,9 @@ class ContextPolicy:
 
     def _seen(self, driver: Driver) -> ModelContext:
         appended, known, model = driver.take_appended(), self._known, _model(driver)
+        rows, driver.context_rows = driver.context_rows, None
+        if known is None and rows:
+            known = of_rows(driver.session_id, rows, None, model)
         if known is None or appended.others_wrote or known.model != model:
             known = read_context(driver.store, driver.session_id, known, model=model)
         elif appended.messages:

@@ -18,7 +18,7 @@ from helix_sessions.runtime.loop.io import IO
 from helix_sessions.runtime.loop.journal import OpenCalls, OverSpent, Progress, Waits
 from helix_sessions.runtime.loop.lease_keeper import OwnedSession
 from helix_sessions.runtime.turn_context import TurnContext
-from helix_sessions.store.driving import boundaries, suspensions, trees
+from helix_sessions.store.driving import boundaries, claims, suspensions, trees
 from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
 from helix_sessions.store.driving.driver import Driver, Settled
 from helix_sessions.store.driving.suspensions import SpawnedCall
@@ -84,7 +84,11 @@ class DurableJournal:
     def span(self) -> telemetry.AgentSpan:
         row = self._driver.known.row
         return telemetry.agent_span(
-            self._driver.using, row.session_id, row.agent_type, run_id=self.run.run_id
+            self._driver.using,
+            row.session_id,
+            row.agent_type,
+            run_id=self.run.run_id,
+            model=self.definition.model,
         )
 
     def check(self) -> None:
@@ -143,7 +147,7 @@ class DurableJournal:
 
     async def say(self, turn: TurnContext, step: Step, calls: Sequence[ToolCall]) -> None:
         if step.number == 0:
-            self._keys = await self._io.db(self._driver.places_of, [call["id"] for call in calls])
+            self._keys = await self._io.db(claims.places_of, self._driver, [call["id"] for call in calls])
             await self._io.db(self._driver.say_again, turn.turn_id, calls, self.open_calls.tries)
             return
         await self._end_stream()

@@ -1,15 +1,17 @@
 """Keeps what this process drives: leases are renewed, and requests to stop and decisions of others are
 noticed while agents work.
 
-One thread serves all sessions of the process. It lives as long as something is driven. Where commits of other
-processes are announced it looks when one is, and otherwise now and then.
+One thread serves all sessions of the process. It lives as long as something is driven, or a worker drives one
+session after the other. Where commits of other processes are announced it looks when one is, and otherwise
+now and then.
 """
 
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -80,6 +82,8 @@ class LeaseKeeper:
         self._changed = threading.Condition()
         self._driven: dict[tuple[str, str], OwnedSession] = {}
         self._kept: set[OwnedSession] = set()
+        self._stays = 0
+        """How many callers drive one session after the other."""
         self._noticed = False
         self._thread: threading.Thread | None = None
 
@@ -89,6 +93,7 @@ class LeaseKeeper:
         with self._changed:
             if os.getpid() != self._pid:  # after a fork: nothing of it is ours, and the thread is not there
                 self._pid, self._driven, self._kept, self._thread = os.getpid(), {}, set(), None
+                self._stays = 0
             other = self._driven.setdefault(owned.place, owned)
             other.knocked |= knocks and other is not owned
             return other
@@ -120,6 +125,9 @@ class LeaseKeeper:
         owned.noticed = self._notice
         with self._changed:
             self._kept.add(owned)
+            if owned.lease_ttl / 3 < LOOK_SECONDS:  # before the thread would look
+                self._noticed = True
+                self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="helix-keeper", daemon=True)
                 self._thread.start()
@@ -131,6 +139,27 @@ class LeaseKeeper:
         owned.noticed = None
         with self._changed:
             self._kept.discard(owned)
+            self._let_thread_end()
+
+    @contextmanager
+    def staying(self) -> Iterator[None]:
+        """Keep the thread from one session to the next: making it, and its connection, costs as much as
+        driving a session."""
+        with self._changed:
+            self._stays += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._stays = max(0, self._stays - 1)
+                self._let_thread_end()
+
+    @property
+    def _is_needed(self) -> bool:
+        return bool(self._kept or self._stays)
+
+    def _let_thread_end(self) -> None:
+        if not self._is_needed:
             self._changed.notify_all()
 
     def _notice(self) -> None:
@@ -144,12 +173,15 @@ class LeaseKeeper:
                 with self._changed:
                     shortest = min((owned.lease_ttl / 3 for owned in self._kept), default=LOOK_SECONDS)
                     self._changed.wait_for(
-                        lambda: self._noticed or not self._kept, min(LOOK_SECONDS, shortest)
+                        lambda: self._noticed or not self._is_needed, min(LOOK_SECONDS, shortest)
                     )
                     kept, self._noticed = list(self._kept), False
-                    if not kept:
+                    if not self._is_needed:
                         self._thread = None
                         return
+                if not kept:
+                    connections.close_all()  # it may be long
+                    continue
                 self._renew(kept)
                 self._look(kept)
         finally:

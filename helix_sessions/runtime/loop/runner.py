@@ -335,20 +335,21 @@ class SessionRunner:
     async def _sweep(self, io: IO) -> int:
         swept = 0
         await io.db(self.store.settle_expired_calls)  # a deadline that has passed is an answer
-        while not self._closing.is_set():
-            try:
-                driver = await io.db(self.claim)
-            except SessionBusy:  # on SQLite, another connection writes
-                break
-            if driver is None:
-                break
-            try:
-                outcome = await self._drive_claimed(io, driver)
-                swept += outcome is not IDLE
-            except NotConfigured:
-                raise
-            except HelixSessionsError:
-                _log.exception("Session %r could not be driven.", driver.session_id)
+        with keeper.staying():
+            while not self._closing.is_set():
+                try:
+                    driver = await io.db(self.claim)
+                except SessionBusy:  # on SQLite, another connection writes
+                    break
+                if driver is None:
+                    break
+                try:
+                    outcome = await self._drive_claimed(io, driver)
+                    swept += outcome is not IDLE
+                except NotConfigured:
+                    raise
+                except HelixSessionsError:
+                    _log.exception("Session %r could not be driven.", driver.session_id)
         return swept
 
 

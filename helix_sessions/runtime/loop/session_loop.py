@@ -84,7 +84,7 @@ class SessionLoop:
 
     async def run(self, *, forced: bool) -> RunOutcome:
         """Work until nothing is left to do, and give the session back. `forced`: at least one turn."""
-        await self._io.db(self._driver.load)
+        await self._io.db(self._driver.load, to_run=not self._policy.has_sources)
         policy = recovery_policy(self._driver.known.row.agent_type)
         begun: Begun | RunOutcome | None = None
         if self._driver.known.row.attempts > conf.MAX_INTERRUPTED_ATTEMPTS:

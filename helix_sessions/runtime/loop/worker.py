@@ -113,7 +113,7 @@ class Worker:
             for number in range(self.concurrency)
         ]
         try:
-            with self.lookout:
+            with self.lookout, keeper.staying():
                 for thread in threads:
                     thread.start()
                 for thread in threads:

@@ -83,13 +83,32 @@ def enter(
 ) -> None:
     """`statuses.enter`, for a session locked with its parent: one that fails or is interrupted takes its
     ephemeral children with it, and a parent that waits for one that ends, or refers to it, is told; `anew`,
-    any parent."""
-    after = columns["status"]
+    any parent. One that becomes active goes on, if its parent waits for it."""
+    before, after = work.session.status, columns["status"]
     statuses.enter(work, columns, stops_driver=stops_driver)
+    if parent is not None and after == "active" != before and _is_awaited(parent, work.session.session_id):
+        _go_on(work)
     if after in STOPS_CHILDREN:
         interrupt_below(tree, work, f"parent_{after}")
     if parent is not None and after in PRUNED_STATUSES:
         tell_parent(parent, outcome_of(work.session), anew=anew)
+
+
+def _is_awaited(parent: UnitOfWork, child_id: str) -> bool:
+    return child_id in child_waits.waiting(child_waits.read(parent.session.suspended_awaiting_children))
+
+
+def _go_on(child: UnitOfWork) -> None:
+    """Ask for a run of the locked session, unless something else makes it run: its answers, or its inputs."""
+    if _rests(child.session):
+        runnable.request(child, timezone.now())
+        child.event("run_requested", {})
+
+
+def _rests(session: SessionRow) -> bool:
+    """Whether nothing makes the session run but another call."""
+    waits = session.awaiting_client or session.awaiting_children
+    return session.run_id is None and session.runnable_at is None and not waits
 
 
 def outcome_of(child: SessionRow) -> dict[str, Any]:
@@ -102,11 +121,17 @@ def outcome_of(child: SessionRow) -> dict[str, Any]:
     return {"sub_session_id": child.session_id, **values}
 
 
-def born_settled(tree: Transaction, parent: SessionRow, awaited: Waits) -> Waits:
-    """The waits, with the outcome of children that ended before their parent began to wait.
+def born_settled(
+    tree: Transaction, parent: SessionRow, awaited: Waits, refs: Iterable[SubSessionRef] = ()
+) -> Waits:
+    """The waits, with the outcome of children that ended before their parent began to wait. One that was
+    made active again since, and rests, has the outcome that is in its reference, if that is among `refs`.
 
     The children are locked, below their parent, so that none ends unseen meanwhile.
     """
+    told = {
+        ref.sub_session_id: sub_sessions.outcome_in(ref) for ref in refs if ref.status in TERMINAL_STATUSES
+    }
     found = {}
     for key in sorted(
         {wait["sub_session_id"] for wait in awaited.values() if not child_waits.is_settled(wait)}
@@ -119,6 +144,8 @@ def born_settled(tree: Transaction, parent: SessionRow, awaited: Waits) -> Waits
             continue
         if child.status in TERMINAL_STATUSES:
             found[key] = outcome_of(child)
+        elif key in told and child.status == "active" and _rests(child):
+            found[key] = told[key]
     return {call_id: {**wait, **found.get(wait["sub_session_id"], {})} for call_id, wait in awaited.items()}
 
 

@@ -72,7 +72,7 @@ def update_sub_session_ref(
             columns = {name: value for name, value in _columns(ref).items() if name in changes}
             work.update(models.SubSessionRef, {"sub_session_id": key}, updated_at=work.now, **columns)
             work.event("subagent_updated", {"sub_session_id": key, "changes": changes})
-            if ref.status in TERMINAL_STATUSES and child_waits.settle(work, _outcome(ref)):
+            if ref.status in TERMINAL_STATUSES and child_waits.settle(work, outcome_in(ref)):
                 runnable.follow(work)
     return ref
 
@@ -130,7 +130,7 @@ def _checked(ref: SubSessionRef | Mapping[str, Any]) -> SubSessionRef:
     )
 
 
-def _outcome(ref: SubSessionRef) -> dict[str, Any]:
+def outcome_in(ref: SubSessionRef) -> dict[str, Any]:
     """The outcome of a sub-session, which may be remote."""
     if ref.status == "completed":
         return {"sub_session_id": ref.sub_session_id, "status": ref.status, "output": ref.result}

@@ -5,6 +5,7 @@ its last message, as long as the baseline, the latest compaction and that messag
 statement looks, and answers with the whole context where they are not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -72,12 +73,19 @@ def read_context(
     rows = fetch(store._connection, sql.context(dialect), parameters(dialect, key, place))
     if not rows:
         raise SessionNotFound(f"There is no session {session_id!r}.")
-    (_, number, owner_id, text, baseline_seq, start, same), *rest = rows
     decode = table(Session).decoder(("owner_id",))
-    check_owner(key, SessionRow(("owner_id",), decode([owner_id])), store._owner)
+    check_owner(key, SessionRow(("owner_id",), decode([rows[0][2]])), store._owner)
+    return of_rows(key, rows, seen, asking)
+
+
+def of_rows(
+    key: str, rows: Sequence[Sequence[Any]], seen: ReadContext | None, asking: str | None
+) -> ReadContext:
+    """The context that the rows of the statement tell, after what was seen before."""
+    (_, number, _, text, baseline_seq, start, same), *rest = rows
     messages = _messages([_opened(key, place, number, text) for place, number, _, text, *_ in rest])
     if seen is not None and same:
-        last = [(row[0] + 1, row[1]) for row in rest[-1:]] or [(place.position, place.seq)]
+        last = [(row[0] + 1, row[1]) for row in rest[-1:]] or [(seen.place.position, seen.place.seq)]
         return _grown(seen, messages, Place(number, baseline_seq, *last[0]))
     baseline = "" if text is None else documents.load(table(ContextEpoch).open_text("baseline", text, key))
     last = [(row[0] + 1, row[1]) for row in rest[-1:] if row[0] >= start] or [(start, 0)]

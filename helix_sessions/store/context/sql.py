@@ -65,7 +65,7 @@ def context(dialect: Dialect) -> str:
         f' LEFT JOIN {table(Compaction).name} c ON c."session_id" = s."session_id"'
         f' AND c."number" = {latest_compaction("s")} WHERE s."session_id" = %s AND {present("s.")})'
         f' SELECT -2 AS "place", "number", "owner_id",'
-        f' CASE WHEN "same" = 0 THEN {baseline} END, "baseline_seq", "start", "same" FROM head'
+        f' CASE WHEN "same" = 0 THEN {baseline} END AS "text", "baseline_seq", "start", "same" FROM head'
         f' UNION ALL SELECT -1, "number", NULL, {summary}, NULL, NULL, NULL FROM head'
         ' WHERE "start" > 0 AND "same" = 0'
         f' UNION ALL SELECT m."position", m."seq", NULL, {content}, NULL, NULL, NULL'

@@ -87,6 +87,17 @@ def owes_answer(driver: Driver) -> bool:
     return message.role != "assistant" or bool(message.content.get("interrupted"))
 
 
+def places_of(driver: Driver, call_ids: Collection[str]) -> dict[str, int]:
+    """The numbers of the messages that made these calls, which are open."""
+    found = open_calls.read(driver.known.row.open_calls)
+    positions = {call.id: call.position for call in found if call.id in call_ids}
+    rows = models.Message.objects.using(driver.using).filter(
+        session_id=driver.session_id, position__in=set(positions.values()), truncated_seq=None
+    )
+    numbers = dict(rows.values_list("position", "seq"))
+    return {call_id: numbers.get(position, position) for call_id, position in positions.items()}
+
+
 def calls_left_open(driver: Driver, call_ids: Collection[str]) -> list[ToolCall]:
     """Open calls as they were executed: the transcript has them, the log the arguments they ran with."""
     positions = {call.position for call in open_calls.read(driver.known.row.open_calls)}

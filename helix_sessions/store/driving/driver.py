@@ -18,7 +18,7 @@ from helix_sessions.store.calls import children
 from helix_sessions.store.driving import knowledge
 from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
 from helix_sessions.store.driving.turn_log import TurnStart, start_turn
-from helix_sessions.store.engine import ids, open_calls, session_rows, spending
+from helix_sessions.store.engine import ids, session_rows, spending
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
@@ -93,6 +93,10 @@ class Driver:
         """How the limits of spending stood when they were last asked for, with what was committed here."""
         self.spend_is_asked = False
         """They were asked for since the model was."""
+        self._spend_is_read = False
+        """They were read with the rest, and nobody has asked yet."""
+        self.context_rows: list[tuple[Any, ...]] | None = None
+        """The model's context as it was then, until it is built of them."""
 
     @property
     def state(self) -> SessionState:
@@ -108,18 +112,22 @@ class Driver:
         return self.known.row.interrupt_requested_at is not None
 
     @_translated
-    def load(self) -> None:
-        """Read what belongs to the session."""
-        self.known = knowledge.read(self.store._connection, self.known.row)
+    def load(self, *, to_run: bool) -> None:
+        """Read what belongs to the session; `to_run`, also what its next run begins with."""
+        connection = self.store._connection
+        if not (to_run and self.store._dialect.reads_any_tables):
+            self.known = knowledge.read(connection, self.known.row)
+            return
+        self.known, self.context_rows, self.spend = knowledge.read_at_claim(connection, self.known.row)
+        self._spend_is_read = True
 
     @_translated
     def ask_spend(self) -> None:
         """See how the limits of spending stand, and send the warnings that are due."""
         row = self.known.row
-        self.spend, self.spend_is_asked = (
-            spend_checks.standings(self.using, row.owner_id, row.agent_type),
-            True,
-        )
+        if not self._spend_is_read:
+            self.spend = spend_checks.standings(self.using, row.owner_id, row.agent_type)
+        self._spend_is_read, self.spend_is_asked = False, True
         spend_checks.warn(self.using, self.session_id, self.spend)
 
     def resumed(self, run: Run, metadata: Mapping[str, Any]) -> None:
@@ -220,16 +228,6 @@ class Driver:
                     work.event("tool_called", text=text, turn_id=turn_id)
 
         self.write(decide)
-
-    def places_of(self, call_ids: Sequence[str]) -> dict[str, int]:
-        """The numbers of the messages that made these calls, which are open."""
-        found = open_calls.read(self.known.row.open_calls)
-        positions = {call.id: call.position for call in found if call.id in call_ids}
-        rows = models.Message.objects.using(self.using).filter(
-            session_id=self.session_id, position__in=set(positions.values()), truncated_seq=None
-        )
-        numbers = dict(rows.values_list("position", "seq"))
-        return {call_id: numbers.get(position, position) for call_id, position in positions.items()}
 
     def settle(self, turn_id: str, settled: Settled) -> None:
         """Log how a call ended, with its writes staged: what is logged survives this process."""

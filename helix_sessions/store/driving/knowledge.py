@@ -4,19 +4,27 @@ All of it is as of one write, which the row's mark names. A write that changes a
 As long as the row is the one that is known, nothing has to be read again.
 """
 
-from collections.abc import Iterable
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from decimal import Decimal
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents
 from helix_sessions.models import AgentRecord, Input, Run
+from helix_sessions.store.context import context_reads
 from helix_sessions.store.driving import sql
+from helix_sessions.store.engine import spending
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS, LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, read_row
+from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import agent_records, snapshots, state_rows
@@ -129,13 +137,50 @@ def complete(work: UnitOfWork, known: Knowledge) -> Knowledge:
 
 def read(connection: BaseDatabaseWrapper, row: SessionRow) -> Knowledge:
     """All that belongs to a row, in one query."""
+    statement = sql.knowledge(dialect_of(connection), STEERS_READ)
+    return _gathered(row, fetch(connection, statement, _parameters(row)))
+
+
+class AtClaim(NamedTuple):
+    """What a run begins with."""
+
+    known: Knowledge
+    context: list[tuple[Any, ...]]
+    """The rows of the model's context; see `context_reads`."""
+    spend: Standings
+
+
+def read_at_claim(connection: BaseDatabaseWrapper, row: SessionRow) -> AtClaim:
+    """The same, with the context of the model and the limits of spending, in one query."""
+    dialect = dialect_of(connection)
+    limits, limit_params = spending.question(dialect, row.owner_id, row.agent_type)
+    place = context_reads.parameters(dialect, row.session_id, context_reads.NOWHERE)
+    statement = sql.at_claim(dialect, STEERS_READ, limits)
+    by_kind: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for found in fetch(connection, statement, [*_parameters(row), *place, *limit_params]):
+        by_kind[found[0]].append(found)
+    context = sorted((found[1:] for found in by_kind.pop("context", ())), key=itemgetter(0))
+    for head in context[:1]:
+        context[0] = (*head[:4], *map(int, head[4:]))
+    [(_, _, _, limits, *_)] = by_kind.pop("spend")
+    return AtClaim(
+        _gathered(row, chain.from_iterable(by_kind.values())),
+        context,
+        spending.read_standings(json.loads(limits, parse_float=Decimal)),
+    )
+
+
+def _parameters(row: SessionRow) -> list[Any]:
+    key = row.session_id
+    return [key, key, row.state_base, row.state_number, key, key, key, row.turn_count]
+
+
+def _gathered(row: SessionRow, rows: Iterable[Sequence[Any]]) -> Knowledge:
     key = row.session_id
     known = Knowledge(row, definition=AgentDefinition(row.agent_type))
     pieces: list[tuple[int, int, str]] = []
     waiting: list[PendingInput] = []
-    statement = sql.knowledge(dialect_of(connection), STEERS_READ)
-    params = [key, key, row.state_base, row.state_number, key, key, key, row.turn_count]
-    for kind, one, two, *texts in fetch(connection, statement, params):
+    for kind, one, two, *texts in rows:
         if kind == "state":
             pieces.append((one, two, texts[0]))
         elif kind == "input":

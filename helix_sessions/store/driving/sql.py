@@ -3,6 +3,8 @@
 from functools import cache
 
 from helix_sessions.models import AgentRecord, Input, Run, Session, StateSnapshot
+from helix_sessions.store.context import sql as context_sql
+from helix_sessions.store.engine import spending
 from helix_sessions.store.engine.dialect import Dialect
 from helix_sessions.store.engine.tables import table
 
@@ -25,6 +27,23 @@ def knowledge(dialect: Dialect, most_steers: int) -> str:
         f' UNION ALL SELECT {run}, "step_count", "turn",'
         f" {_texts(dialect, 'run_id', 'status', 'metadata', 'error')}, {empty} FROM {table(Run).name}"
         ' WHERE "session_id" = %s AND "turn" = %s'
+    )
+
+
+@cache
+def at_claim(dialect: Dialect, most_steers: int, limits: str) -> str:
+    """The same, with the context of the model, which is seen for the first time, and the limits of spending,
+    which the query `limits` finds. So a run begins with one statement beside its writes."""
+    context, spend, empty = (dialect.as_text(word) for word in ("'context'", "'spend'", "NULL"))
+    texts = ", ".join(
+        dialect.as_text(f'c."{name}"') for name in ("owner_id", "text", "baseline_seq", "start", "same")
+    )
+    return (
+        f"{knowledge(dialect, most_steers)}"  # noqa: S608
+        f' UNION ALL SELECT {context}, c."place", c."number", {texts}'
+        f" FROM ({context_sql.context(dialect)}) c"
+        f" UNION ALL SELECT {spend}, 0, 0, {dialect.rows_as_json(limits, spending.COLUMNS)},"
+        f" {empty}, {empty}, {empty}, {empty}"
     )
 
 

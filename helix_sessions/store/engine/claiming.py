@@ -125,18 +125,21 @@ class _Taken(NamedTuple):
 def _take(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None) -> _Taken | None:
     mark = remembered_rows.new_mark()
     dialect = dialect_of(connection)
+    lazily = not wanted.requested and is_between_transactions(connection)
     taken = [_text(value) for value in (wanted.owner, wanted.token, wanted.ttl, wanted.ttl, mark)]
     while True:
         with errors_translated(connection):
             if wanted.session_id is not None:
                 sql, params = _selection_by_name(connection, wanted)
-                rows = fetch(connection, _claim_sql(dialect, sql, wanted.requested), [*params, *taken])
+                sql = _claim_sql(dialect, sql, wanted.requested, lazily=lazily)
+                rows = fetch(connection, sql, [*params, *taken])
             else:
                 types, owned = wanted.agent_types, wanted.session_owner is not UNSET
                 sql = turns.selection(dialect, None if types is None else len(types), bounds, owned=owned)
                 params = turns.parameters(timezone.now(), _turn(wanted, connection.alias), types, bounds)
+                next_sql = _claim_next_sql(dialect, sql, lazily=lazily)
                 with dialect.uncompiled(connection):
-                    rows = fetch(connection, _claim_next_sql(dialect, sql), [*params, *taken])
+                    rows = fetch(connection, next_sql, [*params, *taken])
         if not rows:
             return None
         late, turn, xmin, before, *values = rows[0]
@@ -240,26 +243,32 @@ _TAKEN = (
 )
 
 
+_FLUSHED_LATER = " AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
+"""A condition that is always true: the commit of the statement it is in does not wait for the disk. Nothing
+follows from a claim that a crash of the server loses: the first write under it waits, and so for both. Not
+for a claim that is a request as well, or a part of another transaction."""
+
+
 @cache
-def _claim_sql(dialect: Dialect, selection: str, requested: bool) -> str:
+def _claim_sql(dialect: Dialect, selection: str, requested: bool, *, lazily: bool) -> str:
     """Take a session that is named."""
     sessions = table(Session)
     asks = ', "run_requested" = true' if requested else ""
     return (
         f"WITH next AS ({selection}) UPDATE {sessions.name} s SET {_TAKEN}{asks}"  # noqa: S608
-        ' FROM next WHERE s."session_id" = next."session_id"'
+        f' FROM next WHERE s."session_id" = next."session_id"{_FLUSHED_LATER if lazily else ""}'
         f' RETURNING 0, NULL, s.xmin::text, next."lease_owner",'
         f" {sessions.selection(dialect, ALL_COLUMNS, 's.')}"
     )
 
 
 @cache
-def _claim_next_sql(dialect: Dialect, selection: str) -> str:
+def _claim_next_sql(dialect: Dialect, selection: str, *, lazily: bool) -> str:
     """Take the session whose turn it is, and say how many have come to queue."""
     sessions = table(Session)
     return (
         f"{selection}, taken AS (UPDATE {sessions.name} s SET {_TAKEN} FROM next"  # noqa: S608
-        ' WHERE s."session_id" = next."session_id"'
+        f' WHERE s."session_id" = next."session_id"{_FLUSHED_LATER if lazily else ""}'
         ' RETURNING next."turn", s.xmin::text AS row_version, next."lease_owner" AS owner_before,'
         f" {sessions.selection(dialect, ALL_COLUMNS, 's.')})"
         " SELECT (SELECT count(*) FROM late), taken.* FROM (SELECT 1) one LEFT JOIN taken ON true"

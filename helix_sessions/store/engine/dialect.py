@@ -64,6 +64,10 @@ class Dialect(ABC):
         return expression
 
     @abstractmethod
+    def rows_as_json(self, query: str, columns: Sequence[str]) -> str:
+        """The rows of a query that has these columns, as one text: a list of lists or of objects."""
+
+    @abstractmethod
     def contains(self, text: str, part: str) -> str:
         """A condition: the text holds this part, which is a literal of ours."""
 
@@ -144,6 +148,9 @@ class Dialect(ABC):
     """Whether one statement finds a session to drive, takes it and returns it."""
     skips_locked_rows: ClassVar[bool] = False
     """Whether a query can leave out the rows that others are taking at this moment."""
+
+    reads_any_tables: ClassVar[bool] = True
+    """Whether one query may read tables of the session and tables that are shared by all."""
 
     # Connections
 

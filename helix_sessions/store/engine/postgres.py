@@ -5,7 +5,7 @@ prepared statement serves numbers of any size.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
@@ -83,6 +83,7 @@ class PortablePostgresDialect(Dialect):
     day = "%s::date"
     most_rows_cached = 200
     skips_locked_rows = True
+    reads_any_tables = False
     lease_now = "statement_timestamp()"
 
     def lease_clock(self) -> list[Any]:
@@ -104,6 +105,9 @@ class PortablePostgresDialect(Dialect):
 
     def as_text(self, expression: str) -> str:
         return f"{expression}::text"
+
+    def rows_as_json(self, query: str, columns: Sequence[str]) -> str:
+        return _as_json(query)
 
     def contains(self, text: str, part: str) -> str:
         return f"strpos({text}, '{part}') > 0"
@@ -244,6 +248,7 @@ class PostgresDialect(PortablePostgresDialect):
     """PostgreSQL as it is at its best."""
 
     claims_in_one_statement = True
+    reads_any_tables = True
 
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:
         return True

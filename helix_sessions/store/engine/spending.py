@@ -179,6 +179,8 @@ _HOLDS = (
 )
 
 _LIMIT = ("limit_id", "scope", "key", "window", "usd", "tokens", "warn_at", "enabled", "warned_on")
+COLUMNS = (*_LIMIT, "starts_on", "used_nano_usd", "used_tokens")
+"""What the question is answered with."""
 
 
 @cache

@@ -1,7 +1,7 @@
 """SQLite: one writer at a time has the whole file, so a transaction that writes is the lock of every row."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -71,6 +71,10 @@ class SqliteDialect(Dialect):
 
     def parameters(self, values: Iterable[Any]) -> list[Any]:
         return [_parameter(value) for value in values]
+
+    def rows_as_json(self, query: str, columns: Sequence[str]) -> str:
+        names = ", ".join(f'q."{name}"' for name in columns)
+        return f"(SELECT json_group_array(json_array({names})) FROM ({query}) q)"  # noqa: S608
 
     def contains(self, text: str, part: str) -> str:
         return f"instr({text}, '{part}') > 0"

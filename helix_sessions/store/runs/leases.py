@@ -15,6 +15,7 @@ from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.session_rows import SessionRow, check_fence
 from helix_sessions.store.engine.store import Store, WrittenHead, session_key
+from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import runnable
 from helix_sessions.store.state.summaries import summaries
 from helix_sessions.types import UNSET, Lease, Occupancy, SessionSummary
@@ -55,13 +56,17 @@ def acquire_lease(store: Store, session_id: str, owner: str, ttl: float) -> Leas
 def renew_lease(store: Store, lease: Lease, ttl: float) -> Lease:
     """Renew a lease for `ttl` seconds from now; `Fenced` if it is not the session's newest any more."""
     held, length = lease_of(lease), inputs.seconds(ttl, "ttl")
-    with store._write(held.session_id, fenced=False) as work:
+
+    def renew(work: UnitOfWork) -> None:
         check_fence(work.session, held)
         work.versioned = False
         before = work.session.lease_expires_at
         work.change(lease_expires_at=clock(work.connection) + length)
         work.note_activity()
         runnable.lease_renewed(work, before)
+
+    # Without a lock where that is possible: an owner whose machine stops here would keep the others out.
+    work, _ = store._decide(held.session_id, renew, fenced=False, read_first=True)
     return _lease(work.session)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import CheckpointNotFound
-from helix_sessions.store.calls import children
+from helix_sessions.store.calls import children, sub_sessions
 from helix_sessions.store.context import truncate
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
@@ -68,7 +68,8 @@ def restore_state(tree: Transaction, work: UnitOfWork, then: SessionState) -> bo
     session = work.session
     awaited = then.suspended_awaiting_children
     if awaited:
-        settled = children.born_settled(tree, session, awaited)
+        refs = sub_sessions.stored(tree.connection.alias, session.session_id)
+        settled = children.born_settled(tree, session, awaited, refs)
         then = replace(then, suspended_awaiting_children=settled)
     columns, rested = state_rows.owned_columns(then), runnable.rests_with_inputs(session)
     changes = {name: value for name, value in columns.items() if getattr(session, name) != value}
