@@ -156,7 +156,7 @@ class Thread:
         elif isinstance(parent, ReadId):
             overtaken = head.latest != parent.latest
         else:
-            overtaken = self.reader().find(namespace, parent) is not None
+            overtaken = True  # also on one that is not there: it was refused, or another run saw it removed
         return overtaken and self.reader().find(namespace, checkpoint.id) is None
 
     def put_writes(self, namespace: str, checkpoint: str, writes: list[Write], create: Create) -> None:
