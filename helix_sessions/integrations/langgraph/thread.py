@@ -19,7 +19,7 @@ from helix_sessions.store import SessionStore
 Create = Callable[[], None]
 
 LONGEST = 16_384
-EARLY = 4
+EARLY = 16
 """A head whose note would be longer, or have early writes of more checkpoints, takes no more writes: they are
 kept apart. So a saver that lags behind its graph does not write longer and longer notes."""
 THREADS = 256
