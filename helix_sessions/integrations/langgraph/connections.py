@@ -2,9 +2,9 @@
 
 A graph's own threads come and go with each run: a connection that one of them opens is closed when the thread
 ends, not after each call. Async calls run in threads of the event loop, several at once, where the database
-lets several write at once; those of one LangGraph thread always in the same one, because a connection writes a
-session that it wrote last with one statement instead of four. Only where sync code waits for the loop they run
-in its thread, which may be in a transaction.
+lets several write at once. Those that name one thread of LangGraph run in the same one: a connection that
+knows a session from its last write needs one statement for the next instead of four. Only where sync code
+waits for the loop they run in its thread, which may be in a transaction.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def prepare(alias: str) -> None:
 
 
 async def in_thread(alias: str, call: Callable[[], R], *, lane: str | None = None) -> R:
-    """Run a call in another thread, and wait for it. Calls with the same name of a lane share their thread."""
+    """Run a call in another thread, and wait for it. Calls of one lane share their thread."""
 
     def connected() -> R:
         prepare(alias)

@@ -59,9 +59,7 @@ class Postgres:
         params = [*encode(row), *(value for vector in vectors for value in vector)]
         text = _waiting(sql.put_new(len(vectors)))
         prepare = len(vectors) == 1
-        return bool(
-            execute(connection, text, [*dialect_of(connection).waiting(), *params], prepare=prepare)
-        )
+        return bool(execute(connection, text, [*dialect_of(connection).waiting(), *params], prepare=prepare))
 
     def put_vectors(
         self, connection: BaseDatabaseWrapper, rows: list[list[Any]], counts: dict[str, int]
