@@ -566,6 +566,33 @@ class TestRaces:
             put(second, config(checkpoint_ns=""), {"messages": ["b"]}, 1, **begins)
         assert "run it again" in refused.value.__notes__[0]
 
+    def test_what_follows_a_refused_checkpoint_is_refused_too(self) -> None:
+        """LangGraph 1.0 puts the next checkpoint of a run although it was refused the one before."""
+        saver = DjangoSaver()
+        put(saver, config(checkpoint_ns=""), {"messages": ["a"]}, 1, source="input", step=-1)
+        read = saver.get_tuple(config())
+        assert read is not None
+        put(DjangoSaver(), read.config, {"messages": ["a", "theirs"]}, 2)
+        with pytest.raises(StaleState):
+            put(saver, read.config, {"messages": ["a", "ours"]}, 2)
+
+        refused = config(checkpoint_ns="", checkpoint_id=str(uuid6(clock_seq=2)))
+        with pytest.raises(StaleState):
+            put(saver, refused, {"messages": ["a", "ours", "more"]}, 3)
+        newest, *_ = DjangoSaver().list(config())
+        assert newest.checkpoint["channel_values"]["messages"] == ["a", "theirs"]
+
+    def test_a_run_whose_checkpoint_was_pruned_under_another_run_is_refused(self) -> None:
+        saver = DjangoSaver()
+        ours = put(saver, config(checkpoint_ns=""), {"messages": ["a"]}, 1)
+        read = DjangoSaver().get_tuple(config())
+        assert read is not None
+        put(DjangoSaver(), read.config, {"messages": ["a", "theirs"]}, 2)
+        DjangoSaver().prune(["t"])
+
+        with pytest.raises(StaleState):
+            put(saver, ours, {"messages": ["a", "ours"]}, 2)
+
     def test_a_run_that_began_is_told_that_its_input_is_stored(self) -> None:
         """It stands under what the other run has seen: the same input again would be there twice."""
 

@@ -1,6 +1,8 @@
 """On which connections a graph stores, and when they are closed."""
 
 import asyncio
+import threading
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -44,6 +46,27 @@ def test_many_async_graphs_at_once() -> None:
         assert texts(state) == [said, "answer 1", said, "answer 3", said, "answer 5"]
         assert texts(chat(DjangoSaver()).get_state(config(said)).values) == texts(state)
     assert SessionStore().examine_sessions(deep=True) == []
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="a file has one writer at a time")
+def test_async_writes_of_a_thread_share_a_connection_which_knows_what_it_wrote_last() -> None:
+    writers: defaultdict[str, set[int]] = defaultdict(set)
+
+    class Watched(SessionStore):
+        def put_notes(self, session_id: str, *args: Any, **options: Any) -> Any:
+            writers[session_id].add(threading.get_ident())
+            return super().put_notes(session_id, *args, **options)
+
+    graph = chat(DjangoSaver(store=Watched()))
+
+    async def run() -> None:
+        for _ in range(3):
+            await asyncio.gather(*(graph.ainvoke(*one(f"t{number}")) for number in range(20)))
+
+    asyncio.run(run())
+    assert {len(each) for each in writers.values()} == {1}
+    assert len(set[int]().union(*writers.values())) > 1
+    assert not [each for each in threading.enumerate() if each.name.startswith("langgraph-lane")]
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="a file has no connections to count")

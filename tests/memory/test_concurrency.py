@@ -55,6 +55,25 @@ def test_puts_of_one_key_that_wait_for_each_other_leave_the_vectors_of_the_last(
     assert MemoryVector.objects.count() == len(found.value)
 
 
+def test_first_puts_of_one_key_at_once_leave_the_vectors_of_the_last(run_threads: Any) -> None:
+    waiting = threading.Barrier(4)
+
+    def write(number: int) -> None:
+        store = MemoryStore(embed=embed)
+        for turn in range(20):
+            waiting.wait()
+            words = ("tea", "music", "tea music")[: 1 + (number + turn) % 3]
+            texts = {str(part): word for part, word in enumerate(words)}
+            store.put(HOME, f"k{turn}", texts, index=list(texts))  # a vector for each
+
+    assert run_threads(4, write) == [None] * 4
+    memories = MemoryStore().search(HOME, limit=100)
+    assert len(memories) == 20
+    for memory in memories:
+        row = Memory.objects.get(key=memory.key)
+        assert MemoryVector.objects.filter(memory_id=row.pk).count() == len(memory.value), memory.key
+
+
 def test_batches_that_cross_do_not_stop_each_other(run_threads: Any) -> None:
     keys = [f"{number}" for number in range(20)]
 
@@ -147,7 +166,12 @@ def test_what_calls_cost(engine: str) -> None:
     """Statements of each call, without those of a transaction."""
     store = MemoryStore()
     store.put(HOME, "k", {"text": "tea"})
+    near = MemoryStore(embed=embed)
     costs = {
+        "put with a vector": (
+            lambda: near.put(HOME, "new", {"text": "tea"}),
+            1 if engine == "postgresql" else 5,
+        ),
         "put": (lambda: store.put(HOME, "k", {"text": "tea"}), 1 if engine == "postgresql" else 4),
         "get": (lambda: store.get(HOME, "k"), 1),
         "delete": (lambda: store.delete(HOME, "other"), 1 if engine == "postgresql" else 3),

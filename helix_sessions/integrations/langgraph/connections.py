@@ -1,14 +1,17 @@
 """On which thread, and on which connection, a saver's calls run.
 
 A graph's own threads come and go with each run: a connection that one of them opens is closed when the thread
-ends, not after each call. Async calls run in the threads of the event loop, several at once, where the
-database lets several write at once. Only where sync code waits for the loop they run in its thread, which may
-be in a transaction.
+ends, not after each call. Async calls run in threads of the event loop, several at once, where the database
+lets several write at once. Those that name one thread of LangGraph run in the same one: a connection that
+knows a session from its last write needs one statement for the next instead of four. Only where sync code
+waits for the loop they run in its thread, which may be in a transaction.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from asgiref.sync import AsyncToSync, sync_to_async
@@ -17,7 +20,11 @@ from django.db import connections
 R = TypeVar("R")
 
 
+LANES = 8
+"""So many calls run at once in an event loop."""
+
 _open = threading.local()
+_lanes: dict[asyncio.AbstractEventLoop, tuple[list[Executor], AsyncIterator[None]]] = {}
 
 
 class _Closing:
@@ -42,8 +49,8 @@ def prepare(alias: str) -> None:
         closing[alias] = _Closing(alias)
 
 
-async def in_thread(alias: str, call: Callable[[], R]) -> R:
-    """Run a call in another thread, and wait for it."""
+async def in_thread(alias: str, call: Callable[[], R], *, lane: str | None = None) -> R:
+    """Run a call in another thread, and wait for it. Calls of one lane share their thread."""
 
     def connected() -> R:
         prepare(alias)
@@ -53,4 +60,25 @@ async def in_thread(alias: str, call: Callable[[], R]) -> R:
     called_from_sync = getattr(AsyncToSync.executors, "current", None) is not None
     if called_from_sync or not several:
         return await sync_to_async(connected)()
-    return await asyncio.to_thread(connected)
+    if lane is None:
+        return await asyncio.to_thread(connected)
+    lanes = await _lanes_of(loop := asyncio.get_running_loop())
+    return await loop.run_in_executor(lanes[hash(lane) % LANES], copy_context().run, connected)
+
+
+async def _lanes_of(loop: asyncio.AbstractEventLoop) -> list[Executor]:
+    if loop not in _lanes:
+        made: list[Executor] = [ThreadPoolExecutor(1, "langgraph-lane") for _ in range(LANES)]
+        _lanes[loop] = made, _ending(loop, made)
+        await anext(_lanes[loop][1])
+    return _lanes[loop][0]
+
+
+async def _ending(loop: asyncio.AbstractEventLoop, lanes: list[Executor]) -> AsyncIterator[None]:
+    """End the lanes with their loop, which closes async generators that it has begun."""
+    try:
+        yield
+    finally:
+        del _lanes[loop]
+        for lane in lanes:
+            lane.shutdown()

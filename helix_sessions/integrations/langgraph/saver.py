@@ -58,9 +58,16 @@ def _async(call: "Call[P, R]") -> "Call[P, Coroutine[Any, Any, R]]":
 
     @wraps(call)
     async def twin(self: "DjangoSaver", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await connections.in_thread(self._store.using, partial(call, self, *args, **kwargs))
+        lane = _thread_in(kwargs.get("config", args[0] if args else None))
+        return await connections.in_thread(self._store.using, partial(call, self, *args, **kwargs), lane=lane)
 
     return twin
+
+
+def _thread_in(config: Any) -> str | None:
+    """The thread that a config names, if it is one."""
+    named = config.get("configurable", {}) if isinstance(config, dict) else {}
+    return str(named["thread_id"]) if "thread_id" in named else None
 
 
 class DjangoSaver(BaseCheckpointSaver[Any]):

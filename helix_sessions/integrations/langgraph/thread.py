@@ -19,7 +19,7 @@ from helix_sessions.store import SessionStore
 Create = Callable[[], None]
 
 LONGEST = 16_384
-EARLY = 4
+EARLY = 16
 """A head whose note would be longer, or have early writes of more checkpoints, takes no more writes: they are
 kept apart. So a saver that lags behind its graph does not write longer and longer notes."""
 THREADS = 256
@@ -156,7 +156,7 @@ class Thread:
         elif isinstance(parent, ReadId):
             overtaken = head.latest != parent.latest
         else:
-            overtaken = self.reader().find(namespace, parent) is not None
+            overtaken = True  # also on one that is not there: it was refused, or another run saw it removed
         return overtaken and self.reader().find(namespace, checkpoint.id) is None
 
     def put_writes(self, namespace: str, checkpoint: str, writes: list[Write], create: Create) -> None:

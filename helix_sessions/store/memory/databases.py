@@ -36,21 +36,30 @@ class Postgres:
     """`tsvector`, `jsonb` and, where the extension is there, pgvector."""
 
     puts_at_once = True
-    """Whether memories without vectors are put by one statement, whole or not at all."""
+    """Whether memories without vectors, and new ones with some, are put by one statement, whole or not at
+    all."""
 
     def put(self, connection: BaseDatabaseWrapper, rows: list[list[Any]], bare: list[str]) -> None:
         """Write memories, and remove the vectors of those that have none now."""
         encode = table(Memory).encoder(dialect_of(connection), sql.WRITTEN)
         params = [value for row in rows for value in encode(row)]
-        timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
-        text = sql.put(len(rows)).replace("VALUES (%s", f"VALUES {timed}", 1)
         stale = f"WITH stale AS (DELETE FROM {sql.VECTORS} WHERE memory_id = ANY(%s::text[]))"  # noqa: S608
         execute(
             connection,
-            f"{stale} {text}",
+            f"{stale} {_waiting(sql.put(len(rows)))}",
             [bare, *dialect_of(connection).waiting(), *params],
             prepare=len(rows) == 1,
         )
+
+    def put_new(
+        self, connection: BaseDatabaseWrapper, row: list[Any], vectors: Sequence[Sequence[Any]]
+    ) -> bool:
+        """Write a memory with its vectors, if there was none; whether there was none."""
+        encode = table(Memory).encoder(dialect_of(connection), sql.WRITTEN)
+        params = [*encode(row), *(value for vector in vectors for value in vector)]
+        text = _waiting(sql.put_new(len(vectors)))
+        prepare = len(vectors) == 1
+        return bool(execute(connection, text, [*dialect_of(connection).waiting(), *params], prepare=prepare))
 
     def put_vectors(
         self, connection: BaseDatabaseWrapper, rows: list[list[Any]], counts: dict[str, int]
@@ -132,6 +141,12 @@ class Postgres:
         )
 
 
+def _waiting(text: str) -> str:
+    """An INSERT that waits for locks as long as its first parameter says."""
+    timed = "(CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
+    return text.replace("VALUES (%s", f"VALUES {timed}", 1)
+
+
 class Sqlite:
     """FTS5, and functions of ours."""
 
@@ -142,6 +157,11 @@ class Sqlite:
         for row in rows:
             execute(connection, sql.put(1), encode(row))
         self._remove_vectors(connection, bare)
+
+    def put_new(
+        self, connection: BaseDatabaseWrapper, row: list[Any], vectors: Sequence[Sequence[Any]]
+    ) -> bool:
+        return False
 
     def put_vectors(
         self, connection: BaseDatabaseWrapper, rows: list[list[Any]], counts: dict[str, int]

@@ -116,14 +116,29 @@ def refuse_foreign(store: MemoryScope, wanted: Iterable[Operation]) -> None:
 
 def apply(store: MemoryScope, wanted: Sequence[Operation], found: list[Vector] | None) -> list[Any]:
     """The answers of checked operations. `found` are the vectors of their texts, `None` without embedder."""
-    given = None if found is None else iter(found)
     now = timezone.now()
+    if found and _put_new(store, wanted, found, now):
+        return [None]
+    given = None if found is None else iter(found)
     groups = [list(group) for _, group in groupby(wanted, _kind)]
     answers: list[Any] = []
     with _transaction(store, groups, bool(found)) as connection:
         for group in groups:
             answers.extend(_DO[_kind(group[0])](store, connection, group, given, now))
     return answers
+
+
+def _put_new(store: MemoryScope, wanted: Sequence[Operation], found: list[Vector], now: datetime) -> bool:
+    """Whether to put one memory with vectors was all, and it was not there: one statement has done it."""
+    [one] = wanted if len(wanted) == 1 else [None]
+    if not isinstance(one, Put):
+        return False
+    connection = store._connection
+    connect(connection)
+    if not (database_of(connection).puts_at_once and is_between_transactions(connection)):
+        return False
+    with _Alone(connection):
+        return rows.write_new(connection, rows.of_put(one, found, now))
 
 
 def _kind(one: Operation) -> str:

@@ -63,6 +63,18 @@ def write(connection: BaseDatabaseWrapper, memories: Iterable[Written]) -> None:
         write_vectors(connection, [(memory.memory_id, memory.vectors) for memory in page])
 
 
+def write_new(connection: BaseDatabaseWrapper, memory: Written) -> bool:
+    """Put a memory that is not there by one statement; whether it was not. A writer that meets it waits for
+    it and finds it there, so it leaves no vectors of another."""
+    if len(memory.vectors) > _VECTORS_AT_ONCE:
+        return False
+    found = [
+        [number, *_stored_vector(connection, memory.memory_id, number, vector)]
+        for number, vector in enumerate(memory.vectors)
+    ]
+    return database_of(connection).put_new(connection, _columns(memory), found)
+
+
 def _columns(memory: Written) -> list[Any]:
     sealed = encryption.seal_text(place(memory.memory_id, "searchable"), memory.searchable)
     return [

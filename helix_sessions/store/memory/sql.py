@@ -40,6 +40,17 @@ def put(rows: int) -> str:
     )
 
 
+@lru_cache(maxsize=64)
+def put_new(vectors: int) -> str:
+    """Write a memory that is not there, with so many vectors; without one if it is there. On PostgreSQL."""
+    numbered = ", ".join(["(%s::bigint, %s::real[], %s::text)"] * vectors)
+    return (
+        f"WITH put AS ({insert_sql(Memory, WRITTEN, 1, skipping=True)} RETURNING memory_id)"  # noqa: S608
+        f" INSERT INTO {VECTORS} ({', '.join(VECTOR)})"
+        f" SELECT put.memory_id, v.* FROM put CROSS JOIN (VALUES {numbered}) v"
+    )
+
+
 def vectors(rows: int) -> str:
     return insert_sql(MemoryVector, VECTOR, rows)
 
