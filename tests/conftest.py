@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -12,6 +14,7 @@ import hypothesis
 import pytest
 
 from tests import parallel, rows
+from tests.copies import copy_file, empty_database_kept, template
 from tests.lengths import IN_TARGETS, LONG, at_length
 
 if TYPE_CHECKING:
@@ -214,13 +217,20 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Distribute the tables where `HELIX_TEST_CITUS` names a cluster."""
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Distribute the tables where `HELIX_TEST_CITUS` names a cluster; keep a copy where there is nothing in
+    between."""
     from tests import citus
 
-    if citus.WORKERS:
-        with django_db_blocker.unblock():
+    kept = ExitStack()
+    with django_db_blocker.unblock():
+        if citus.WORKERS:
             citus.distribute_test_database()
+        elif not os.environ.get("HELIX_TEST_POOLED"):
+            kept.enter_context(empty_database_kept())
+    yield
+    with django_db_blocker.unblock():
+        kept.close()
 
 
 @pytest.fixture
@@ -261,17 +271,19 @@ def run_processes():
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[str]:
-    """The name of another database, which is empty."""
+    """The name of another database, which has no rows."""
     from django.db import connection
 
     if connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         pytest.skip("the pooler knows one database")
     if connection.vendor != "postgresql":
-        yield str(tmp_path / "second.sqlite3")
+        name = str(tmp_path / "second.sqlite3")
+        copy_file(name)
+        yield name
         return
     with connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS helix_second")
-        cursor.execute("CREATE DATABASE helix_second")
+        cursor.execute(f"CREATE DATABASE helix_second {template()}")
     yield "helix_second"
     with connection.cursor() as cursor:
         cursor.execute("DROP DATABASE helix_second WITH (FORCE)")
