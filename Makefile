@@ -34,7 +34,7 @@ run: $(VENV)/run.stamp
 	@exec $(BIN)/python manage.py run_demo --port $(PORT)
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m tests.run -q $(AGAIN) --beside "$(MAKE) --no-print-directory lint"
+	$(BIN)/python -m tests.run -q $(AGAIN) --beside "$(MAKE_COMMAND) --no-print-directory lint"
 
 test-all: test-long matrix
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -12,6 +14,7 @@ import hypothesis
 import pytest
 
 from tests import parallel, rows
+from tests.copies import copy_file, empty_database_kept, template
 from tests.lengths import IN_TARGETS, LONG, at_length
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ def pytest_configure() -> None:
 ONCE = (
     "api/test_docs.py",
     "api/test_generated_client.py",
+    "api/test_http_reference.py",
     "api/test_schema.py",
     "attack/test_roles.py",
     "attack/test_xss.py",
@@ -54,12 +58,16 @@ ONCE = (
     "integrations/test_extras.py",
     "messages/",
     "models/test_session_columns.py",
+    "observe/test_logs.py",
+    "schedules/test_cron.py",
     "store/test_async_parity.py",
     "store/test_ids.py",
     "stream/test_batches.py",
     "stream/test_fragment_cursor.py",
     "stream/test_fragment_writer.py",
     "test_architecture.py",
+    "test_deploy_checks.py",
+    "test_distribution.py",
     "test_run.py",
     "test_setting_checks.py",
     "test_tooling.py",
@@ -174,9 +182,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of every later garbage collection."""
+    """Leave what was imported and collected out of garbage collections, and collect less often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -213,13 +222,20 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Distribute the tables where `HELIX_TEST_CITUS` names a cluster."""
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Distribute the tables where `HELIX_TEST_CITUS` names a cluster; keep a copy where there is nothing in
+    between."""
     from tests import citus
 
-    if citus.WORKERS:
-        with django_db_blocker.unblock():
+    kept = ExitStack()
+    with django_db_blocker.unblock():
+        if citus.WORKERS:
             citus.distribute_test_database()
+        elif not os.environ.get("HELIX_TEST_POOLED"):
+            kept.enter_context(empty_database_kept())
+    yield
+    with django_db_blocker.unblock():
+        kept.close()
 
 
 @pytest.fixture
@@ -260,17 +276,19 @@ def run_processes():
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[str]:
-    """The name of another database, which is empty."""
+    """The name of another database, which has no rows."""
     from django.db import connection
 
     if connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         pytest.skip("the pooler knows one database")
     if connection.vendor != "postgresql":
-        yield str(tmp_path / "second.sqlite3")
+        name = str(tmp_path / "second.sqlite3")
+        copy_file(name)
+        yield name
         return
     with connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS helix_second")
-        cursor.execute("CREATE DATABASE helix_second")
+        cursor.execute(f"CREATE DATABASE helix_second {template()}")
     yield "helix_second"
     with connection.cursor() as cursor:
         cursor.execute("DROP DATABASE helix_second WITH (FORCE)")

@@ -104,7 +104,7 @@ def _as_before(fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
     cache.clear()
     with ExitStack() as stack:
         if connection.in_atomic_block:
-            stack.enter_context(_rolled_back())
+            stack.enter_context(rolled_back())
         elif committed:
             stack.callback(Snapshot().restore)
         own: dict[str, Any] = {}
@@ -116,7 +116,8 @@ def _as_before(fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _rolled_back() -> Iterator[None]:
+def rolled_back() -> Iterator[None]:
+    """Undo what the block writes."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)

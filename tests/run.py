@@ -40,6 +40,7 @@ def main() -> int:
     chosen, pytest_arguments = parser.parse_known_args()
     heed_signals()
 
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile the same files
     if chosen.pgbouncer:
         os.environ["HELIX_TEST_POOLED"] = "1"
     if chosen.long:

@@ -12,7 +12,12 @@ os.environ.setdefault("HELIX_SECRET_KEY", "tests")
 from project.database import database_from_url
 from project.settings import *  # noqa: F403
 
-DATABASES = {"default": database_from_url(os.environ.get("DATABASE_URL") or "sqlite:///unused.sqlite3")}
+if _url := os.environ.get("DATABASE_URL"):
+    DATABASES = {"default": database_from_url(_url)}
+else:
+    DATABASES = {"default": database_from_url("sqlite:///unused.sqlite3")}
+    # As `fsync` of the private server: no test takes the power away.
+    DATABASES["default"]["OPTIONS"]["init_command"] = "PRAGMA synchronous=OFF;"
 if os.environ.get("HELIX_TEST_POOLED"):
     DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
 if _joined_database := os.environ.get("HELIX_TEST_DATABASE_NAME"):

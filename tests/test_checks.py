@@ -38,9 +38,11 @@ def database(alias: str, **settings: Any) -> Iterator[None]:
 
 
 @pytest.mark.django_db
-def test_this_project_has_nothing_to_report() -> None:
+def test_this_project_has_nothing_to_report(engine: str) -> None:
+    """But that a power cut may take what the tests commit; see `test_commits_that_a_power_cut_keeps`."""
     ids = [message.id for message in checks.run_checks(databases=["default"])]
-    assert [key for key in ids if str(key).startswith("helix_sessions")] == []
+    expected = ["helix_sessions.W003"] if engine == "sqlite" else []
+    assert [key for key in ids if str(key).startswith("helix_sessions")] == expected
 
 
 class TestSettings:

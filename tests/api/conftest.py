@@ -11,6 +11,7 @@ from django.contrib.auth.models import Permission
 from rest_framework.test import APIClient
 
 from helix_sessions.store import SessionStore
+from tests.api.filled import fill
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,13 @@ def session(user: Any, store: SessionStore) -> str:
     """A session of the user, at version 1."""
     store.create_session("s", agent_type="test", owner=user)
     return "s"
+
+
+@pytest.fixture
+def filled(session: str, store: SessionStore) -> str:
+    """It with every part there is, once for all rows of a test."""
+    fill(store, session)
+    return session
 
 
 @pytest.fixture

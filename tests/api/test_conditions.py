@@ -3,10 +3,10 @@
 import pytest
 
 from helix_sessions.models import Message, StateSnapshot
+from tests.api.filled import headers_of, prepare
 from tests.api.routes import BODIES, FRONT_ENDS, address, of_a_session
 from tests.api.statements import captured_statements
 from tests.api.test_problems import is_problem
-from tests.api.test_who_may import fill, headers_of, prepare
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
@@ -39,11 +39,10 @@ CHECKED_WRITES = sorted(
 
 
 @each("name", CONDITIONAL_READS)
-def test_reads_are_tagged_and_304_reads_no_documents(name, api, session, store):
-    fill(store, session)
-    store.append_messages(session, [{"role": "user", "content": "hello"}])
-    version = store.load_state(session).version
-    path = address(name, session)
+def test_reads_are_tagged_and_304_reads_no_documents(name, api, filled, store):
+    store.append_messages(filled, [{"role": "user", "content": "hello"}])
+    version = store.load_state(filled).version
+    path = address(name, filled)
     assert api.get(path)["ETag"] == f'"{version}"'
     for header in (f'"{version}"', f'"1", W/"{version}"', "*"):
         with captured_statements() as statements:
@@ -59,33 +58,31 @@ def test_reads_are_tagged_and_304_reads_no_documents(name, api, session, store):
 
 
 @each(("method", "name"), CHECKED_WRITES)
-def test_a_stale_write_is_412_and_changes_nothing(method, name, api, session, store):
-    fill(store, session)
-    headers = headers_of(store, session, method, name)
-    before, staged = store.load_state(session), store.get_staged_changes(session)
+def test_a_stale_write_is_412_and_changes_nothing(method, name, api, filled, store):
+    headers = headers_of(store, filled, method, name)
+    before, staged = store.load_state(filled), store.get_staged_changes(filled)
     for tag in ('"1"', '"99", "98"', '"nonsense"'):
         response = getattr(api, method)(
-            address(name, session), BODIES.get((method, name)), headers={"If-Match": tag, **headers}
+            address(name, filled), BODIES.get((method, name)), headers={"If-Match": tag, **headers}
         )
         body = is_problem(response, 412, "stale_state")
         assert body["current_version"] == before.version
         assert body["current_status"] == "active"
-        assert (store.load_state(session), store.get_staged_changes(session)) == (before, staged)
+        assert (store.load_state(filled), store.get_staged_changes(filled)) == (before, staged)
 
 
 @each("tag", ['"{}"', '"1", "{}"', "*"])
 @each(("method", "name"), CHECKED_WRITES)
-def test_a_current_write_is_done(method, name, tag, api, session, store):
-    fill(store, session)
+def test_a_current_write_is_done(method, name, tag, api, filled, store):
     if method == "post":
-        prepare(store, session, name)
+        prepare(store, filled, name)
     body = {"run_id": "r2"} if (method, name) == ("post", "runs") else BODIES.get((method, name))
-    version = store.load_state(session).version
-    headers = {"If-Match": tag.format(version), **headers_of(store, session, method, name)}
-    response = getattr(api, method)(address(name, session), body, headers=headers)
+    version = store.load_state(filled).version
+    headers = {"If-Match": tag.format(version), **headers_of(store, filled, method, name)}
+    response = getattr(api, method)(address(name, filled), body, headers=headers)
     assert response.status_code < 300
     if "ETag" in response and name != "clone":
-        assert response["ETag"] == f'"{store.load_state(session).version}"'
+        assert response["ETag"] == f'"{store.load_state(filled).version}"'
 
 
 @each("header", ["12", "", '"12', "W/12"])

@@ -10,8 +10,8 @@ from schemathesis import checks
 
 from helix_sessions.store import SessionStore
 from project.tokens import create_token
+from tests.api.filled import fill
 from tests.api.golden import GOLDEN, parsed
-from tests.api.test_who_may import fill
 from tests.lengths import at_length
 from tests.rows import each
 

@@ -14,9 +14,10 @@ from helix_sessions.models import IdempotentAnswer
 from helix_sessions.store import SessionStore
 from helix_sessions.store.keyed import idempotency
 from helix_sessions.types import Answer
+from tests.api.filled import headers_of, prepare
 from tests.api.routes import BODIES, FRONT_ENDS, address, every_method
 from tests.api.test_problems import is_problem
-from tests.api.test_who_may import OPERATED, fill, headers_of, prepare
+from tests.api.test_who_may import OPERATED
 from tests.parallel import Worker
 from tests.rows import each
 
@@ -32,14 +33,13 @@ def test_every_post_is_idempotent():
 
 @pytest.mark.django_db
 @each("name", POSTS)
-def test_the_answer_is_given_again_and_nothing_done(name, api, session, store):
-    fill(store, session)
-    prepare(store, session, name)
+def test_the_answer_is_given_again_and_nothing_done(name, api, filled, store):
+    prepare(store, filled, name)
     body = {"run_id": "r2"} if name == "runs" else BODIES.get(("post", name))
-    path = address(name, session)
-    headers = {**KEY, **headers_of(store, session, "post", name)}
+    path = address(name, filled)
+    headers = {**KEY, **headers_of(store, filled, "post", name)}
     first = api.post(path, body, headers=headers)
-    state, count = store.load_state(session), len(store.list_sessions().items)
+    state, count = store.load_state(filled), len(store.list_sessions().items)
     again = api.post(path, body, headers=headers)
     assert first.status_code < 300
     assert again.status_code == first.status_code
@@ -48,7 +48,7 @@ def test_the_answer_is_given_again_and_nothing_done(name, api, session, store):
     assert "Idempotency-Replayed" not in first
     for header in ("ETag", "Location", "Content-Type"):
         assert again.get(header) == first.get(header)
-    assert (store.load_state(session), len(store.list_sessions().items)) == (state, count)
+    assert (store.load_state(filled), len(store.list_sessions().items)) == (state, count)
 
 
 @pytest.mark.django_db

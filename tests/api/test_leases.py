@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.api.filled import fill
 from tests.api.routes import BODIES, address, of_a_session
 from tests.api.test_problems import is_problem
-from tests.api.test_who_may import fill
 
 pytestmark = pytest.mark.django_db
 

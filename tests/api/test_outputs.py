@@ -17,10 +17,11 @@ from helix_sessions.api import outputs
 from helix_sessions.api.components import name_of, object_of
 from helix_sessions.api.exceptions import problem_of
 from helix_sessions.api.urls import ROUTES
+from tests.api.filled import fill, headers_of, prepare
 from tests.api.golden import GOLDEN
 from tests.api.routes import BODIES, FRONT_ENDS, QUERIES, address, every_method
 from tests.api.test_problems import all_errors, made
-from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, headers_of, prepare
+from tests.api.test_who_may import OPERATED, UNDER_A_LEASE
 
 pytestmark = pytest.mark.once
 

@@ -7,49 +7,13 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from rest_framework.test import APIClient
 
-from helix_sessions.conf import conf
 from helix_sessions.exceptions import InvalidAnswerLink, SessionNotFound, StillWaiting, UnknownToolCall
 from helix_sessions.store import SessionStore
+from tests.api.filled import fill, headers_of, prepare
 from tests.api.routes import BODIES, QUERIES, address, every_method, of_a_session
-from tests.rows import each
+from tests.rows import each, rolled_back
 
 MAY_CREATE = {("put", "session"), ("post", "attach"), ("post", "turns")}
-
-
-def fill(store: SessionStore, session_id: str) -> None:
-    """So that every part of a session exists."""
-    if conf.BLOB_STORAGE:
-        store.attach_blob(session_id, b"content", media_type="text/plain")
-    store.create_run(session_id, run_id="r")
-    store.admit_input(session_id, "hello", input_id="i")
-    store.create_checkpoint(session_id, {"checkpoint_id": "c"})
-    store.stage_changes(session_id, "step", "call", [])
-    store.add_sub_session_refs(session_id, [{"sub_session_id": "sub", "agent_type": "test"}])
-    if not store.session_exists("sub"):
-        owner = store.load_state(session_id).owner_id
-        store.create_session("sub", agent_type="test", parent_session_id=session_id, owner=owner)
-
-
-def headers_of(store: SessionStore, session_id: str, method: str, name: str) -> dict[str, str]:
-    """What a request to this address needs: who resumes a session holds its lease."""
-    if (method, name) != ("post", "resume"):
-        return {}
-    return {"Helix-Fence": str(store.acquire_lease(session_id, "driver", 60).fence)}
-
-
-def prepare(store: SessionStore, session_id: str, name: str) -> None:
-    """So that a filled session is where a POST to this address is allowed."""
-    if name in ("commit", "runs", "turns"):
-        store.update_run_status(session_id, "r", "completed")
-    elif name == "feedback":
-        store.append_messages(session_id, [{"role": "assistant", "content": "hi"}] * 2)
-    elif name in ("tool-results", "answer-links", "resume"):
-        asked = {"tool_call_id": "call", "tool_name": "t", "arguments": {}}
-        state = store.load_state(session_id)
-        store.suspend(session_id, "client_tool", state=state, run_id="r", pending_calls=[asked])
-        if name == "resume":
-            store.submit_tool_result(session_id, "call", result=1)
-
 
 UNDER_A_LEASE = {("put", "lease"), ("delete", "lease")}
 """For the holder of a lease; see `test_leases`."""
@@ -76,36 +40,33 @@ class TestEveryMethod:
         assert response["WWW-Authenticate"] == "Bearer"
 
     @every_call
-    def test_works_for_the_owner(self, method, name, api, session, store):
+    def test_works_for_the_owner(self, method, name, api, filled, store):
         if (method, name) in UNDER_A_LEASE or name in OPERATED:
             return
-        fill(store, session)
         if method == "post":
-            prepare(store, session, name)
+            prepare(store, filled, name)
         body = {**BODIES[method, name], "run_id": "r2"} if (method, name) == ("post", "runs") else None
-        path = address(name, session) + QUERIES.get((method, name), "")
-        headers = headers_of(store, session, method, name)
+        path = address(name, filled) + QUERIES.get((method, name), "")
+        headers = headers_of(store, filled, method, name)
         response = getattr(api, method)(path, body or BODIES.get((method, name)), headers=headers)
         assert response.status_code < 300, response.content
 
     @every_call
-    def test_works_without_the_last_slash(self, method, name, api, session, store):
-        fill(store, session)
-        path = address(name, session)
+    def test_works_without_the_last_slash(self, method, name, api, filled, store):
+        path = address(name, filled)
         if name in ("root", *OPERATED) or (method, name) in {("post", "runs"), *UNDER_A_LEASE}:
             return
         if method == "post":
-            prepare(store, session, name)
+            prepare(store, filled, name)
         bare = path[:-1] + QUERIES.get((method, name), "")
-        headers = headers_of(store, session, method, name)
+        headers = headers_of(store, filled, method, name)
         assert getattr(api, method)(bare, BODIES.get((method, name)), headers=headers).status_code < 300
 
 
 @pytest.mark.django_db
 @each(("method", "name"), sorted(set(of_a_session()) - MAY_CREATE))
-def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, session, store):
-    fill(store, session)
-    before, staged = store.load_state(session), store.get_staged_changes(session)
+def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, filled, store):
+    before, staged = store.load_state(filled), store.get_staged_changes(filled)
     client = client_of(stranger)
     foreign = getattr(client, method)(address(name, "s"), BODIES.get((method, name)))
     unknown = getattr(client, method)(address(name, "u"), BODIES.get((method, name)))
@@ -113,7 +74,7 @@ def test_a_foreign_id_is_like_an_unknown_one(method, name, client_of, stranger, 
     assert foreign.content == unknown.content.replace(b"'u'", b"'s'")
     changing = {"Content-Length": "", "X-Request-ID": ""}
     assert {**foreign.headers, **changing} == {**unknown.headers, **changing}
-    assert (store.load_state(session), store.get_staged_changes(session)) == (before, staged)
+    assert (store.load_state(filled), store.get_staged_changes(filled)) == (before, staged)
 
 
 @pytest.mark.django_db
@@ -156,21 +117,19 @@ class TestPermissions:
         assert {"s", "sub"} <= listed
         assert client.patch("/api/sessions/u/metadata/", {}).status_code == 404
 
-    def test_manage_all_does_everything(self, client_of, stranger, session, store, grant, user):
+    def test_manage_all_does_everything(self, client_of, stranger, filled, store, grant, user):
         client = client_of(grant(stranger, "manage_all_sessions"))
         for method, name in of_a_session():
             if (method, name) in {*UNDER_A_LEASE, ("delete", "session"), ("post", "runs"), ("post", "clone")}:
                 continue
-            fill(store, session)
-            if method == "post":
-                prepare(store, session, name)
-            headers = headers_of(store, session, method, name)
-            response = getattr(client, method)(
-                address(name, session), BODIES.get((method, name)), headers=headers
-            )
+            with rolled_back():
+                if method == "post":
+                    prepare(store, filled, name)
+                headers = headers_of(store, filled, method, name)
+                response = getattr(client, method)(
+                    address(name, filled), BODIES.get((method, name)), headers=headers
+                )
             assert response.status_code < 300, (method, name, response.content)
-            store.delete_session(session)
-            store.create_session(session, agent_type="test", owner=user)
         branch = client.post("/api/sessions/s/clone/", {"new_id": "branch"}).json()
         assert branch["owner_id"] == user.pk
         assert client.delete("/api/sessions/s/").status_code == 204

@@ -16,8 +16,8 @@ from rest_framework.test import APIClient
 
 from helix_sessions.api.views.base import VERSIONED
 from helix_sessions.models import Session
+from tests.api.filled import fill
 from tests.api.routes import BODIES, address, every_method
-from tests.api.test_who_may import fill
 from tests.attack.access import ACCESS, BY_LINK, CREATES, LISTING, OPEN, OPERATED, OWN
 from tests.invariants import dump
 from tests.rows import each

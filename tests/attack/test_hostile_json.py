@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from helix_sessions.store import SessionStore
+from tests.api.filled import fill
 from tests.api.routes import BODIES, address
-from tests.api.test_who_may import fill
 from tests.attack.hostile_json import body
 from tests.invariants import assert_healthy
 from tests.lengths import at_length

@@ -11,8 +11,8 @@ import pytest
 from helix_sessions.admin.forms import ResultForm
 from helix_sessions.store import SessionStore
 from helix_sessions.transcripts import open_tool_calls
+from tests.api.filled import fill
 from tests.api.routes import BODIES, FRONT_ENDS, address
-from tests.api.test_who_may import fill
 from tests.invariants import assert_healthy
 
 FORMS = ("1e400", "-1e400", "1e309", "-1E+99999", "NaN", "Infinity", "9" * 5_000)

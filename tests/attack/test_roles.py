@@ -18,10 +18,12 @@ from helix_sessions.api.urls import ROUTES
 from helix_sessions.api.views.sessions import RootView
 from helix_sessions.api.views.stream import StreamView
 from tests.api.conftest import driver
+from tests.api.filled import fill, headers_of, prepare
 from tests.api.routes import BODIES, QUERIES, address, every_method
-from tests.api.test_who_may import OPERATED, UNDER_A_LEASE, fill, headers_of, prepare
+from tests.api.test_who_may import OPERATED, UNDER_A_LEASE
 from tests.attack.access import ACCESS, PARTICIPANT
 from tests.invariants import dump
+from tests.rows import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -60,14 +62,14 @@ def answers(store, client_of) -> Callable[..., dict[tuple[str, str], Any]]:
         client = APIClient() if user is None else client_of(user)
         client.default_format = "json"
         found = {}
-        for method, name in calls():
-            for left in store.list_sessions().items:
-                store.delete_session(left.session_id)
+        with rolled_back():
             store.create_session("s", agent_type="test", owner=owner)
             fill(store, "s")
-            if method == "post":
-                prepare(store, "s", name)
-            found[method, name] = sent(client, method, name, headers_of(store, "s", method, name))
+            for method, name in calls():
+                with rolled_back():
+                    if method == "post":
+                        prepare(store, "s", name)
+                    found[method, name] = sent(client, method, name, headers_of(store, "s", method, name))
         return found
 
     return asked

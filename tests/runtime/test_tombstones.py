@@ -13,8 +13,9 @@ from helix_sessions.models import Session
 from helix_sessions.runtime import ForkSession, ResumeSession, SessionRuntime, WriteMetadata
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RetentionPolicy
+from tests.api.filled import fill
 from tests.api.routes import BODIES, address, of_a_session
-from tests.api.test_who_may import MAY_CREATE, OPTIONS, OWNED_STORE_CALLS, fill
+from tests.api.test_who_may import MAY_CREATE, OPTIONS, OWNED_STORE_CALLS
 from tests.rows import each
 from tests.runtime.conftest import DEFINITION
 

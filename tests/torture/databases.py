@@ -11,15 +11,18 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
+from tests.copies import copy_file, template
 from tests.postgres import private_server
 
 
 @contextmanager
 def database(engine: str) -> Iterator[str]:
-    """The address of an empty database: a file, or on the server at `DATABASE_URL` or a private one."""
+    """The address of a database without rows: a file, or on the server at `DATABASE_URL` or a private one."""
     if engine == "sqlite":
         with tempfile.TemporaryDirectory(prefix="helix_sessions_torture_") as directory:
-            yield f"sqlite:///{Path(directory) / 'torture.sqlite3'}"
+            path = Path(directory) / "torture.sqlite3"
+            copy_file(str(path))
+            yield f"sqlite:///{path}"
         return
     given = os.environ.get("DATABASE_URL", "")
     if given.startswith("postgres"):
@@ -34,7 +37,7 @@ def database(engine: str) -> Iterator[str]:
 def _database_on(server: str) -> Iterator[str]:
     name = f"torture_{secrets.token_hex(4)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" {template()}')
         try:
             yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
         finally:
