@@ -9,12 +9,13 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions.admin import decryption, presentation
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.now.causes import FULL, LATE, NO_ERROR
 from helix_sessions.admin.now.windows import WINDOWS
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
-from helix_sessions.models import Feedback, Input
+from helix_sessions.models import Feedback, Input, Session
 from helix_sessions.types import FEEDBACK_RATINGS
 
 
@@ -28,7 +29,7 @@ class CauseFilter(admin.SimpleListFilter):
         """The chosen cause alone."""
         value = self.used_parameters.get(self.parameter_name)
         value = value[-1] if isinstance(value, list) else value
-        return [(value, _NAMES.get(value, f"{value[:8]}…"))] if value else []
+        return [(value, _NAMES.get(value) or _in_words(value))] if value else []
 
     def has_output(self) -> bool:
         """While a cause is chosen."""
@@ -88,6 +89,14 @@ class FeedbackFilter(admin.SimpleListFilter):
             return queryset
         given = stored(Feedback).rated(str(self.value())).filter(session_id=OuterRef("session_id"))
         return queryset.filter(Exists(given))
+
+
+def _in_words(fingerprint: str) -> str:
+    """The error of one of those sessions, which stands for all of them."""
+    columns = ("session_id", "error", "failure_reason", "error_fingerprint", "status")
+    rows = stored(Session).filter(status="failed", error_fingerprint=fingerprint)
+    found = rows.only(*columns).first() if is_id(fingerprint) else None
+    return presentation.reason(decryption.settle(found)) if found is not None else f"{fingerprint[:8]}…"
 
 
 def _late(rows: Any, now: datetime) -> QuerySet[Any]:

@@ -12,7 +12,7 @@ from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.dashboard import dashboard_context
-from helix_sessions.admin.now.causes import Cause
+from helix_sessions.admin.now.cause import Cause
 from helix_sessions.admin.now.page import now_page
 from helix_sessions.admin.now.windows import window_of
 from helix_sessions.admin.page_views import PageViews

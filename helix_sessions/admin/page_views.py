@@ -335,6 +335,7 @@ class PageViews(ModelAdmin):
             "remarks": [*_unreadable(session), *overview.beyond_the_headline(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "overview": overview.overview(session, now),
+            "alike": overview.alike_url(session),
             "fitting": fitting,
             "may_judge": request.user.has_perm("helix_sessions.add_feedback"),
             "more": more,

@@ -141,11 +141,11 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
 
     @admin.display(description=_("Last activity"), ordering="updated_at")
     def activity(self, session: Session) -> SafeString:
-        """The last activity, and how long it took from the beginning to the end, or to the agent's last
+        """The last activity, and how long it lasted: from the beginning to the end, or to the agent's last
         sign."""
         end = session.status_since if presentation.is_ended(session) else presentation.last_sign(session)
-        took = _now("took %s") % humanize.duration(max(end - session.created_at, timedelta(0)))
-        return format_html('{}<span class="hx-sub">{}</span>', widgets.when(session.updated_at), took)
+        lasted = _now("lasted %s") % humanize.duration(max(end - session.created_at, timedelta(0)))
+        return format_html('{}<span class="hx-sub">{}</span>', widgets.when(session.updated_at), lasted)
 
     @admin.display(description=_("Age"), ordering="-created_at")
     def age(self, session: Session) -> SafeString:

@@ -82,8 +82,9 @@ def gallery(theme: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 WITHOUT_EDGE = """() => {
-    const text = ':is(input:not([type=hidden], [type=checkbox], [type=radio], [type=submit]), select, textarea)';
-    const fields = document.querySelectorAll(`:is(.form-row, .field-line, .hx-field) ${text}`);
+    const other = '[type=hidden], [type=checkbox], [type=radio], [type=submit]';
+    const field = `:is(input:not(${other}), select, textarea)`;
+    const fields = document.querySelectorAll(`:is(.form-row, .hx-field) ${field}`);
     const isSeen = field => parseFloat(getComputedStyle(field).borderTopWidth) > 0;
     return [...fields].filter(field => field.offsetParent && !isSeen(field)).map(field => field.outerHTML);
 }"""

@@ -163,7 +163,7 @@ def test_a_shift(browser: Browser, store: SessionStore, in_database: InDatabase[
     assert page.locator("#result_list tbody tr").count() == 1
     shot(page, "2-stuck")
     page.click("text=parcel-desk-17")
-    assert "nothing has happened for" in page.inner_text(".hx-remarks")
+    assert "has given no sign for" in page.inner_text(".hx-headline")
     assert page.evaluate("window.hurt") is None
     shot(page, "3-why")
 
