@@ -16,7 +16,7 @@ from helix_sessions.admin import humanize, presentation, searching, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action, stored
-from helix_sessions.admin.cause_filters import CauseFilter, FeedbackFilter, WithinFilter
+from helix_sessions.admin.cause_filters import CauseFilter, FeedbackFilter, ToolFilter, WithinFilter
 from helix_sessions.admin.change_list import SessionChangeList
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
@@ -40,6 +40,7 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
         CreatedFilter,
         FeedbackFilter,
         CauseFilter,
+        ToolFilter,
         WithinFilter,
     )
     sortable_by = ("messages", "cost", "activity", "age")

@@ -121,7 +121,9 @@ def test_calls_that_wait_are_grouped_by_tool(store: SessionStore, admin_client: 
     Session.objects.filter(session_id="a").update(pending_client_tool_calls=document, waiting_since=then)
     [old] = [cause for cause in by_kind("waiting") if cause.title == "Approval of pay"]
     assert (old.detail, old.since) == ("1 for more than a day", then)
+    assert sorted(rows_of(admin_client.get(f"{LIST}?{old.query}"))) == ["a", "b"]
     page = admin_client.get(f"{LIST}waiting/?{found['Approval of pay'].place}").content.decode()
+    assert f"{LIST}action/approve_calls/?filter=is%3Dwaiting%26tool%3Dpay&amp;tool=pay" in page
     assert "a-call" in page
     assert "b-call" in page
     assert "c-call" not in page

@@ -241,6 +241,11 @@ def _ages(moments: list[datetime], now: datetime) -> str:
     return ", ".join(words % count for count, words in told if count)
 
 
+def approval_of(tool: str) -> Cause:
+    """The calls of a tool that wait for an approval, before they are counted."""
+    return _call_cause("approval", tool)
+
+
 def _call_cause(kind: str, tool: str) -> Cause:
     approval = kind == "approval"
     title = _("Approval of %s") if approval else _("An answer to %s")
@@ -250,6 +255,7 @@ def _call_cause(kind: str, tool: str) -> Cause:
         title=title % tool,
         count=0,
         since=None,
+        query=urlencode({"is": "waiting", "tool": tool}),
         place=urlencode({"tool": tool}),
         call=tool,
         remedies=("approve_calls", "deny_calls") if approval else (),
