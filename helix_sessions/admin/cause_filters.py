@@ -55,8 +55,8 @@ class CauseFilter(admin.SimpleListFilter):
 
 
 class ToolFilter(admin.SimpleListFilter):
-    """`?tool=refund`: sessions that wait for an answer to a call of this tool; all that wait, where their calls
-    are encrypted."""
+    """`?tool=refund`: sessions that wait for an answer to a call of this tool. Where calls are encrypted, all
+    that wait."""
 
     title = _("tool")
     parameter_name = "tool"

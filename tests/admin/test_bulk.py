@@ -83,6 +83,19 @@ def test_thousands_can_be_read(admin_client: Client):
     assert ACTIONS["retry"].promised(1) == "The last turn of 1 session will be tried again."
 
 
+def test_the_buttons_go_when_it_has_ended(store: SessionStore, admin_client: Client, later: None):
+    make_failed(store, 2)
+    post(admin_client, "retry", "status=failed")
+    [row] = BulkAction.objects.all()
+    place = f"{LIST}bulk/{row.bulk_id}/"
+    page = admin_client.get(place).content.decode()
+    assert page.count("data-until-ended") == 3  # Live; go on and stop; the help for them
+    assert "data-ended" not in admin_client.get(f"{place}panel/").content.decode()
+    bulk.advance(row.bulk_id)
+    assert "data-ended" in admin_client.get(f"{place}panel/").content.decode()  # now.js takes them away
+    assert "data-until-ended" not in admin_client.get(place).content.decode()
+
+
 def test_a_small_one_is_done_with_the_request(store: SessionStore, admin_client: Client):
     make_failed(store, 7)
     make_failed(store, 2, "invoices")
