@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -68,7 +69,9 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
         """What `searching` finds."""
         if not search_term.strip():
             return queryset, False
-        return queryset.filter(session_id__in=searching.find(queryset, search_term)), False
+        found = searching.find(queryset, search_term)
+        request.search_is_cut = found.is_cut  # type: ignore[attr-defined]
+        return queryset.filter(session_id__in=found.ids), False
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -80,10 +83,13 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
         context = {
             "title": _now("Sessions"),
             "views": self.views_of(request, request.GET.urlencode()),
-            "searches": searching.limits(),
             **(extra_context or {}),
         }
-        return super().changelist_view(request, context)
+        response = super().changelist_view(request, context)
+        if isinstance(response, TemplateResponse) and response.context_data is not None:
+            is_cut = getattr(request, "search_is_cut", False)
+            response.context_data["searches"] = searching.limits(is_cut=is_cut)
+        return response
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """The actions this user may take on many sessions."""
