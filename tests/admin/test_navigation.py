@@ -39,6 +39,7 @@ def test_is_on_every_page_and_says_where_one_is(admin_client: Client, store: Ses
     store.set_instructions("support", "Be kind.")
     places = {
         APP: ["Now"],
+        f"{LIST}now/?window=hour": ["Now"],
         LIST: ["Sessions"],
         WAITING: ["Waiting"],
         WORKERS: ["Workers"],

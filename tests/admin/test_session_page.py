@@ -134,6 +134,11 @@ def test_no_remark_repeats_the_headline(store: SessionStore, viewer: Client):
     context = head_of(viewer, "stuck")
     assert "has given no sign" in context["overview"].headline
     assert [remark.tone for remark in context["remarks"]] == []
+    store.create_session("ready", agent_type="support")
+    store.request_run("ready")
+    context = head_of(viewer, "ready")
+    assert context["overview"].headline.startswith("Ready to run since")
+    assert [remark.text for remark in context["remarks"]] == []
 
 
 def test_any_run_can_be_looked_at(store: SessionStore, viewer: Client):

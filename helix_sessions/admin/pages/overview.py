@@ -139,7 +139,11 @@ def beyond_the_headline(session: Session, now: datetime) -> list[presentation.Re
     error = session.error
     code = error.get("code") if isinstance(error, dict) else None
     said = headline(session, now).rstrip(".")
-    remarks = [each for each in presentation.remarks(session, now) if not each.text.startswith(said)]
+    remarks = [
+        each
+        for each in presentation.remarks(session, now)
+        if not each.text.startswith(said) and not said.startswith(each.text.rstrip("."))
+    ]
     if session.status != "failed" or session.failure_reason not in (None, code):
         return remarks
     why = presentation.reason(session)
