@@ -19,6 +19,7 @@ from helix_sessions.admin.now.windows import WINDOWS, bars
 from helix_sessions.models import Run, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.workers import beat
+from helix_sessions.store.maintenance import run_tallies
 from tests.admin.places import APP, LIST, make_stuck, rows_of
 from tests.contract.suspended import asked, suspended
 
@@ -230,9 +231,31 @@ def test_a_page_costs_the_same_however_much_there_is(store: SessionStore, viewer
 
     make_runs(store)
     fail(store, "first", "No space left")
+    while run_tallies.tally(store.using, timezone.now()):
+        """As a worker does; without one, a query looks how far the runs are to be counted."""
     few = queries()
     for number in range(6):
         fail(store, f"more-{number}", f"Another error {chr(97 + number)}", f"agent-{number}")
         wait_for(store, f"w-{number}", f"tool-{number}")
     assert queries() == few
     assert few <= 20
+
+
+def test_runs_that_no_worker_tallied_are_counted_up_to_a_bound(
+    store: SessionStore, viewer: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(flow, "COUNTED_RUNS", 3)
+    make_runs(store)
+    now = timezone.now()
+    for number in range(4):
+        then = now - timedelta(days=number)
+        Run.objects.filter(session_id=f"s-{number}").update(ended_at=then, started_at=then)
+    found = flow.throughput(WINDOWS["fortnight"], now)
+    assert found.is_cut
+    assert found.ended == 4  # the newest three, and where the bound lies
+    monkeypatch.setattr(flow, "COUNTED_RUNS", 2)
+    assert flow.throughput(WINDOWS["fortnight"], now).ended == 3
+    cache.clear()
+    assert "run_sessions counts the others" in viewer.get(f"{NOW}?window=fortnight").content.decode()
+    monkeypatch.setattr(flow, "COUNTED_RUNS", 4)
+    assert not flow.throughput(WINDOWS["fortnight"], now).is_cut
