@@ -65,6 +65,10 @@ class Action:
         """The permission it needs, without the app's label."""
         return f"{self.name}_session"
 
+    def promised(self, count: int) -> str:
+        """The sentence before, with a number that can be read."""
+        return str(self.promise % {"count": count}).replace(str(count), f"{count:,}", 1)
+
     def is_allowed(self, request: HttpRequest) -> bool:
         """Whether this user has the permission, and may see sessions."""
         user = request.user

@@ -21,6 +21,7 @@ from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import store, stored
 from helix_sessions.admin.bulk_views import BulkViews
 from helix_sessions.admin.exports import download
+from helix_sessions.admin.forms import focus
 from helix_sessions.admin.operations import Outcome, carry_out, selected
 from helix_sessions.admin.pages.waiting import Pending, pending
 from helix_sessions.models import Session
@@ -85,7 +86,7 @@ class ActionViews(BulkViews):
         if not ids or (action.is_for_one and len(ids) > 1):
             raise Http404
         if not form.is_valid():
-            _focus(form)
+            focus(form)
             return self._confirm(request, action, ids, form=form, listed=_listed(request.POST.get("list")))
         outcome = carry_out(action, store(), request, ids, form.cleaned_data)
         if action.is_download and not outcome.failures:
@@ -177,7 +178,7 @@ def _form(
     form: Any = action.form(data, initial={**present, **(initial or {})})
     for name in differ:
         form.fields[name].widget.attrs["placeholder"] = _("They differ. Empty: each stays as it is.")
-    _focus(form)
+    focus(form)
     remember: Any = form.fields.get("remember")
     if remember is None:
         return form
@@ -188,15 +189,6 @@ def _form(
     elif sessions and sessions[0].owner_id is None:
         remember.choices = [choice for choice in remember.choices if choice[0] != "owner"]
     return form
-
-
-def _focus(form: Any) -> None:
-    """Let the first thing to fill in, or to mend, have the focus."""
-    fields = form.visible_fields()
-    wrong = [field for field in fields if form.is_bound and field.errors]
-    for field in fields:
-        field.field.widget.attrs.pop("autofocus", None)
-    (wrong or fields)[0].field.widget.attrs["autofocus"] = True
 
 
 def _listed(query: str | None) -> str | None:

@@ -14,6 +14,7 @@ from helix_sessions.admin import bulk, presentation
 from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import store, stored
+from helix_sessions.admin.forms import focus
 from helix_sessions.admin.now_views import NowViews
 from helix_sessions.admin.operations import COLUMNS
 from helix_sessions.admin.paginator import COUNTED, bounded_count
@@ -51,22 +52,25 @@ class BulkViews(NowViews):
         count = bounded_count(rows)
         first = list(rows.only(*COLUMNS)[:LISTED])
         initial = {name: request.GET[name] for name in ("tool", "model") if name in request.GET}
+        form, status = (form, 422) if form is not None else (action.form(initial=initial), 200)
+        focus(form, filled=initial)
+        refusals = [action.refusal(session) for session in first]
         context = {
             **self._page_context(request, str(action.label)),
             "action": action,
             "query": query,
             "list_address": f"{reverse('admin:helix_sessions_session_changelist')}?{query}",
-            "promise": action.promise % {"count": min(count, COUNTED)},
+            "promise": action.promised(min(count, COUNTED)),
             "count": min(count, COUNTED),
             "is_bounded": count > COUNTED,
             "sessions": [
-                (session, presentation.status_chip(session.status), action.refusal(session))
-                for session in first
+                (session, presentation.status_chip(session.status), refusal)
+                for session, refusal in zip(first, refusals, strict=True)
             ],
             "unlisted": max(min(count, COUNTED) - LISTED, 0),
-            "form": form or action.form(initial=initial),
+            "left": sum(map(bool, refusals)),
+            "form": form,
         }
-        status = 200 if form is None else 422
         return TemplateResponse(request, "admin/helix_sessions/bulk/confirm.html", context, status=status)
 
     def bulk_begin(self, request: HttpRequest, action: Action, query: str) -> HttpResponse:

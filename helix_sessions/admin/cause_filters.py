@@ -1,20 +1,24 @@
 """Filters of the list that the page of troubles leads to. They show only while one is chosen."""
 
+import json
 from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from helix_sessions.admin import decryption, presentation
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.now.causes import FULL, LATE, NO_ERROR
 from helix_sessions.admin.now.windows import WINDOWS
 from helix_sessions.admin.presentation import is_id
 from helix_sessions.conf import conf
-from helix_sessions.models import Feedback, Input
+from helix_sessions.content.encryption import SEALED
+from helix_sessions.models import Feedback, Input, Session
 from helix_sessions.types import FEEDBACK_RATINGS
 
 
@@ -28,7 +32,7 @@ class CauseFilter(admin.SimpleListFilter):
         """The chosen cause alone."""
         value = self.used_parameters.get(self.parameter_name)
         value = value[-1] if isinstance(value, list) else value
-        return [(value, _NAMES.get(value, f"{value[:8]}…"))] if value else []
+        return [(value, _NAMES.get(value) or _in_words(value))] if value else []
 
     def has_output(self) -> bool:
         """While a cause is chosen."""
@@ -48,6 +52,36 @@ class CauseFilter(admin.SimpleListFilter):
             full = stored(Input).pending().order_by().values("session_id").annotate(count=Count("input_id"))
             return queryset.filter(session_id__in=full.filter(count__gte=most).values("session_id"))
         return queryset.filter(status="failed", error_fingerprint=value) if is_id(value) else queryset.none()
+
+
+class ToolFilter(admin.SimpleListFilter):
+    """`?tool=refund`: sessions that wait for an answer to a call of this tool. Where calls are encrypted, all
+    that wait."""
+
+    title = _("tool")
+    parameter_name = "tool"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The chosen tool alone."""
+        value = self.used_parameters.get(self.parameter_name)
+        value = value[-1] if isinstance(value, list) else value
+        return [(value, value)] if value else []
+
+    def has_output(self) -> bool:
+        """While a tool is chosen."""
+        return bool(self.lookup_choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The sessions that wait for it."""
+        value = self.value()
+        if not value:
+            return queryset
+        if not is_id(value):
+            return queryset.none()
+        rows: Any = queryset.alias(calls=Cast("pending_client_tool_calls", TextField()))
+        of_tool = Q(calls__contains=f'"tool_name":{json.dumps(value, ensure_ascii=False)}')
+        found: QuerySet[Any] = rows.awaiting_client().filter(of_tool | Q(calls__startswith=SEALED))
+        return found
 
 
 class WithinFilter(admin.SimpleListFilter):
@@ -88,6 +122,14 @@ class FeedbackFilter(admin.SimpleListFilter):
             return queryset
         given = stored(Feedback).rated(str(self.value())).filter(session_id=OuterRef("session_id"))
         return queryset.filter(Exists(given))
+
+
+def _in_words(fingerprint: str) -> str:
+    """The error of one of those sessions, which stands for all of them."""
+    columns = ("session_id", "error", "failure_reason", "error_fingerprint", "status")
+    rows = stored(Session).filter(status="failed", error_fingerprint=fingerprint)
+    found = rows.only(*columns).first() if is_id(fingerprint) else None
+    return presentation.reason(decryption.settle(found)) if found is not None else f"{fingerprint[:8]}…"
 
 
 def _late(rows: Any, now: datetime) -> QuerySet[Any]:

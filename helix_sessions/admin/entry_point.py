@@ -6,6 +6,7 @@ from typing import Any
 from django.apps import apps
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from helix_sessions.admin import facets, navigation, presentation
 from helix_sessions.admin.base import forgotten_migrate_told
@@ -54,11 +55,13 @@ def entry_of(request: HttpRequest) -> EntryPoint | None:
 
 
 def _numbers() -> list[tuple[presentation.Chip, facets.Counted, str]]:
-    """How many there are of what needs somebody; one statement, kept for a few seconds."""
-    counts = facets.whole()["is"]
+    """How many there are of what needs somebody; two statements, kept for a few seconds."""
     sessions = reverse("admin:helix_sessions_session_changelist")
-    return [
+    failed, counts = facets.failed_in_a_day(), facets.whole()["is"]
+    label = _("Failed in 24 hours")
+    found = [(presentation.Chip(kind="failed", label=label), failed, f"{sessions}?status=failed&within=day")]
+    found += [
         (presentation.Chip(kind=name, label=CONDITIONS[name][0]), counts[name], f"{sessions}?is={name}")
         for name in _NEEDED
-        if counts[name].value
     ]
+    return [each for each in found if each[1].value]

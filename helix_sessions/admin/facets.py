@@ -15,7 +15,8 @@ from django.utils import timezone
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.filters import CONDITIONS, stuck_since
 from helix_sessions.admin.humanize import STATUS_LABELS
-from helix_sessions.admin.paginator import COUNTED
+from helix_sessions.admin.now.windows import WINDOWS
+from helix_sessions.admin.paginator import COUNTED, bounded_count
 from helix_sessions.models import Session
 from helix_sessions.models import session_querysets as are
 from helix_sessions.models.sql import bounded_counts
@@ -59,6 +60,17 @@ def whole() -> Counts:
         for (parameter, name, _), count in zip(choices, counts, strict=True):
             found[parameter][name] = Counted(min(count, COUNTED), count > COUNTED)
         cache.set(CACHE_KEY, found, KEPT_SECONDS)
+    return found
+
+
+def failed_in_a_day() -> Counted:
+    """Sessions that failed in the last 24 hours, a few seconds old."""
+    found: Counted | None = cache.get(f"{CACHE_KEY}.failed")
+    if found is None:
+        day = WINDOWS["day"].start(timezone.now())
+        count = bounded_count(stored(Session).filter(status="failed", status_since__gte=day))
+        found = Counted(min(count, COUNTED), count > COUNTED)
+        cache.set(f"{CACHE_KEY}.failed", found, KEPT_SECONDS)
     return found
 
 

@@ -1,6 +1,7 @@
 """The forms of actions. Every action asks for a reason."""
 
 import json
+from collections.abc import Collection
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -265,3 +266,13 @@ def _identifier(value: str, limit: int) -> str | None:
         return inputs.identifier(value, "The id", limit=limit) if value else None
     except InvalidInput as error:
         raise forms.ValidationError(str(error)) from None
+
+
+def focus(form: Any, filled: Collection[str] = ()) -> None:
+    """Let the first thing to fill in, or to mend, have the focus."""
+    fields = form.visible_fields()
+    wrong = [field for field in fields if form.is_bound and field.errors]
+    empty = [field for field in fields if field.name not in filled]
+    for field in fields:
+        field.field.widget.attrs.pop("autofocus", None)
+    (wrong or empty or fields)[0].field.widget.attrs["autofocus"] = True

@@ -59,9 +59,11 @@ def age(span: timedelta) -> str:
 
 
 def duration(span: timedelta) -> str:
-    """A span in at most two units: `3 d 4 h`, `12 min`, `0.8 s`."""
+    """A span in at most two units: `3 d 4 h`, `12 min`, `1.8 s`, `80 ms`."""
     if span < timedelta(0):
         span = -span
+    if span < timedelta(seconds=1):
+        return _now("%d ms") % round(span / timedelta(milliseconds=1))
     if span < timedelta(seconds=10):
         return _now("%.1f s") % span.total_seconds()
     if span < timedelta(minutes=1):

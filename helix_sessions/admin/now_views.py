@@ -12,21 +12,24 @@ from helix_sessions.admin.action import Action
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.dashboard import dashboard_context
-from helix_sessions.admin.now.causes import Cause
+from helix_sessions.admin.now.cause import Cause
+from helix_sessions.admin.now.causes import approval_of
 from helix_sessions.admin.now.page import now_page
 from helix_sessions.admin.now.windows import window_of
-from helix_sessions.admin.page_views import PageViews
+from helix_sessions.admin.page_views import PageViews, call_actions
+from helix_sessions.admin.pages import waits
 from helix_sessions.models import BulkAction
 
 Remedy = tuple[Action, str]
 
 
 class NowViews(PageViews):
-    """What goes wrong, and how the work goes."""
+    """What goes wrong, what waits, and how the work goes."""
 
     def get_urls(self) -> list[URLPattern]:
         """The page and its panels, before the admin's own."""
         own = [
+            self._path("waiting", "waiting/", self.waiting_view),
             self._path("now", "now/", self.now_view),
             self._path("now_panels", "now/panels/", self.panels_view),
             self._path("dashboard", "now/dashboard/", self.dashboard_view),
@@ -51,6 +54,21 @@ class NowViews(PageViews):
         response = TemplateResponse(request, "admin/helix_sessions/now/panels.html", now_context(request))
         response["Cache-Control"] = "no-store"
         return response
+
+    def waiting_view(self, request: HttpRequest) -> HttpResponse:
+        """Every session that waits, for whom, and since when."""
+        page = waits.waiting_page(request.GET.get("after", ""), request.GET.get("tool", "")[:200])
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": _("Waiting"),
+            "media": self.media,
+            "page": page,
+            "call_actions": call_actions(request),
+            "remedies": _remedies(request, approval_of(page.tool)) if page.has_approvals else [],
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "admin/helix_sessions/session/waiting.html", context)
 
     def dashboard_view(self, request: HttpRequest) -> HttpResponse:
         """The numbers below the panels alone."""
@@ -84,7 +102,7 @@ def _remedies(request: HttpRequest, cause: Cause) -> list[Remedy]:
     for name in cause.remedies:
         action = ACTIONS.get(name)
         if action is not None and action.is_allowed(request):
-            chosen = {"filter": cause.query or "is=waiting"} | ({"tool": cause.call} if cause.call else {})
+            chosen = {"filter": cause.query} | ({"tool": cause.call} if cause.call else {})
             place = reverse("admin:helix_sessions_session_action", args=[name])
             found.append((action, f"{place}?{urlencode(chosen)}"))
     return found

@@ -85,8 +85,7 @@ class PageViews(ModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The pages of a session, before the admin's own."""
-        own = [self._path("waiting", "waiting/", self.waiting_view)]
-        own += [self._page(name) for name in PAGES]
+        own = [self._page(name) for name in PAGES]
         own += [
             self._path(
                 "feedback", "<str:object_id>/feedback/<int:position>/", require_POST(self.feedback_view)
@@ -237,22 +236,9 @@ class PageViews(ModelAdmin):
         context = {
             "pending": waiting.pending(session),
             "awaited": waits.awaited(session),
-            "call_actions": _call_actions(request) if not presentation.is_ended(session) else [],
+            "call_actions": call_actions(request) if not presentation.is_ended(session) else [],
         }
         return self._render(request, session, "calls", context)
-
-    def waiting_view(self, request: HttpRequest) -> HttpResponse:
-        """Every session that waits, for whom, and since when."""
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "title": _("Waiting"),
-            "media": self.media,
-            "page": waits.waiting_page(request.GET.get("after", ""), request.GET.get("tool", "")[:200]),
-            "call_actions": _call_actions(request),
-        }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "admin/helix_sessions/session/waiting.html", context)
 
     def log_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What operators did."""
@@ -335,18 +321,19 @@ class PageViews(ModelAdmin):
             "remarks": [*_unreadable(session), *overview.beyond_the_headline(session, now)],
             "metadata_shown": shown(session.metadata) if session.metadata else None,
             "overview": overview.overview(session, now),
+            "alike": overview.alike_url(session),
             "fitting": fitting,
             "may_judge": request.user.has_perm("helix_sessions.add_feedback"),
             "more": more,
             "open_calls": [call for call in waiting.pending(session) if call.submitted_at is None][:3]
             if not presentation.is_ended(session)
             else [],
-            "answers": _call_actions(request),
+            "answers": call_actions(request),
             "tabs": _tabs(session),
         }
 
 
-def _call_actions(request: HttpRequest) -> list[Action]:
+def call_actions(request: HttpRequest) -> list[Action]:
     """The ways this user may answer pending calls."""
     return [action for action in ACTIONS.values() if action.answers and action.is_allowed(request)]
 

@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.conf import conf
-from helix_sessions.content import encryption
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.messages import errors
 from helix_sessions.models import Session
@@ -113,7 +112,6 @@ def remarks(session: Session, now: datetime | None = None) -> list[Remark]:
 
 
 def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
-    quiet = humanize.duration(now - last_sign(session))
     error = _error(session)
     if session.status == "failed":
         reason = session.failure_reason or error or _("no reason was given")
@@ -122,16 +120,6 @@ def _remarks(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
             yield "failed", _("Error: %s") % _brief(error)
     elif error:
         yield "failed", _("Last error: %s") % _brief(error)
-    if session.error_fingerprint:
-        cause = encryption.unveil(inputs.ERRORS, session.error_fingerprint)
-        yield "failed", _("Fingerprint of the error: %s") % cause
-    if is_stuck(session, now):
-        yield (
-            "stuck",
-            _("A run is running, but nothing has happened for %s. Its worker may have died.") % quiet,
-        )
-    elif session.run_id is not None:
-        yield "running", _("A run is under way; last activity %s.") % humanize.ago(last_sign(session), now)
     yield from _next_run(session, now)
     if session.interrupt_requested_at is not None:
         asked = humanize.ago(session.interrupt_requested_at, now)

@@ -6,6 +6,7 @@ other term is looked for in ids, users, agent types, tags, errors and transcript
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q, TextField
@@ -32,23 +33,36 @@ LONGEST = 500
 """A longer term finds nothing."""
 
 
-def find(rows: Any, term: str) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ids that a term finds, and whether there are more."""
+
+    ids: set[str]
+    is_cut: bool = False
+
+
+def find(rows: Any, term: str) -> Found:
     """The ids of the sessions among `rows` that a term finds."""
     term = term.strip()
     if not term or len(term) > LONGEST or not _is_text(term):
-        return set()
+        return Found(set())
     keys = rows.order_by("-created_at", "-session_id").values_list("session_id", flat=True)
-    return {str(key) for way in _ways(keys, term) for key in way[:FOUND_BY_EACH]}
+    ways = [list(way[: FOUND_BY_EACH + 1]) for way in _ways(keys, term)]
+    ids = {str(key) for way in ways for key in way[:FOUND_BY_EACH]}
+    return Found(ids, is_cut=any(len(way) > FOUND_BY_EACH for way in ways))
 
 
-def limits() -> list[str]:
+def limits(*, is_cut: bool) -> list[str]:
     """What a search does not find, for the page to say."""
-    if not conf.TRANSCRIPT_SEARCH:
-        return [_("Transcripts are not searched: TRANSCRIPT_SEARCH is off.")]
+    said = []
+    if is_cut:
+        said.append(_("More was found: the newest %d of each way to search are shown.") % FOUND_BY_EACH)
     ring = encryption.keyring()
-    if ring is not None and ring.active is not None:
-        return [_("Encrypted errors and transcripts are not searched: the database cannot read them.")]
-    return []
+    if not conf.TRANSCRIPT_SEARCH:
+        said.append(_("Transcripts are not searched: TRANSCRIPT_SEARCH is off."))
+    elif ring is not None and ring.active is not None:
+        said.append(_("Encrypted errors and transcripts are not searched: the database cannot read them."))
+    return said
 
 
 def _ways(keys: Any, term: str) -> Iterator[Any]:
@@ -86,7 +100,7 @@ def _tag(keys: Any, term: str) -> Iterator[Any]:
 def _id(keys: Any, term: str) -> Iterator[Any]:
     if is_id(term):
         yield keys.order_by("session_id").id_begins_with(term)
-        yield keys.filter(session_id__in=keys.ids_with(term, among=IDS_READ, limit=FOUND_BY_EACH))
+        yield keys.filter(session_id__in=keys.ids_with(term, among=IDS_READ, limit=FOUND_BY_EACH + 1))
 
 
 def _metadata(keys: Any, key: str, value: str) -> Iterator[Any]:

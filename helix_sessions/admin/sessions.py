@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -16,7 +17,7 @@ from helix_sessions.admin import humanize, presentation, searching, widgets
 from helix_sessions.admin.action_views import ActionViews
 from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.base import is_for_the_list, list_action, stored
-from helix_sessions.admin.cause_filters import CauseFilter, FeedbackFilter, WithinFilter
+from helix_sessions.admin.cause_filters import CauseFilter, FeedbackFilter, ToolFilter, WithinFilter
 from helix_sessions.admin.change_list import SessionChangeList
 from helix_sessions.admin.filters import AgentTypeFilter, ConditionFilter, CreatedFilter, StatusFilter
 from helix_sessions.admin.lists import ConsoleList
@@ -40,6 +41,7 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
         CreatedFilter,
         FeedbackFilter,
         CauseFilter,
+        ToolFilter,
         WithinFilter,
     )
     sortable_by = ("messages", "cost", "activity", "age")
@@ -67,7 +69,9 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
         """What `searching` finds."""
         if not search_term.strip():
             return queryset, False
-        return queryset.filter(session_id__in=searching.find(queryset, search_term)), False
+        found = searching.find(queryset, search_term)
+        request.search_is_cut = found.is_cut  # type: ignore[attr-defined]
+        return queryset.filter(session_id__in=found.ids), False
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -79,10 +83,13 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
         context = {
             "title": _now("Sessions"),
             "views": self.views_of(request, request.GET.urlencode()),
-            "searches": searching.limits(),
             **(extra_context or {}),
         }
-        return super().changelist_view(request, context)
+        response = super().changelist_view(request, context)
+        if isinstance(response, TemplateResponse) and response.context_data is not None:
+            is_cut = getattr(request, "search_is_cut", False)
+            response.context_data["searches"] = searching.limits(is_cut=is_cut)
+        return response
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """The actions this user may take on many sessions."""
@@ -141,11 +148,11 @@ class SessionAdmin(ActionViews, SavedViews, WorkerViews, ConsoleList):
 
     @admin.display(description=_("Last activity"), ordering="updated_at")
     def activity(self, session: Session) -> SafeString:
-        """The last activity, and how long it took from the beginning to the end, or to the agent's last
+        """The last activity, and how long it lasted: from the beginning to the end, or to the agent's last
         sign."""
         end = session.status_since if presentation.is_ended(session) else presentation.last_sign(session)
-        took = _now("took %s") % humanize.duration(max(end - session.created_at, timedelta(0)))
-        return format_html('{}<span class="hx-sub">{}</span>', widgets.when(session.updated_at), took)
+        lasted = _now("lasted %s") % humanize.duration(max(end - session.created_at, timedelta(0)))
+        return format_html('{}<span class="hx-sub">{}</span>', widgets.when(session.updated_at), lasted)
 
     @admin.display(description=_("Age"), ordering="-created_at")
     def age(self, session: Session) -> SafeString:

@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from helix_sessions.admin import bulk, bulk_views, operations
+from helix_sessions.admin.actions import ACTIONS
 from helix_sessions.admin.companions import BulkRunner
 from helix_sessions.models import BulkAction, Session
 from helix_sessions.store import SessionStore
@@ -60,8 +61,39 @@ def test_the_page_says_how_many_and_changes_nothing(store: SessionStore, admin_c
     page = admin_client.get(ask("retry", "status=failed&agent=support&p=3"))
     assert page.context["count"] == 5
     assert "The last turns of 5 sessions will be tried again." in page.content.decode()
+    focused = [
+        name for name, field in page.context["form"].fields.items() if "autofocus" in field.widget.attrs
+    ]
+    assert focused == ["reason"]  # an operator types at once
     assert not BulkAction.objects.exists()
     assert retried() == 0
+
+
+def test_the_page_says_how_many_of_the_first_would_be_left(store: SessionStore, admin_client: Client):
+    make_failed(store, 2)
+    store.create_session("fine", agent_type="support")
+    page = admin_client.get(ask("retry", "agent=support")).content.decode()
+    assert "Of the 3 shown below, 1 would be left as it is." in page
+    page = admin_client.get(ask("approve_calls", "agent=support", tool="pay"))
+    assert "autofocus" not in page.context["form"].fields["tool"].widget.attrs  # it is filled in
+
+
+def test_thousands_can_be_read(admin_client: Client):
+    assert ACTIONS["retry"].promised(1510) == "The last turns of 1,510 sessions will be tried again."
+    assert ACTIONS["retry"].promised(1) == "The last turn of 1 session will be tried again."
+
+
+def test_the_buttons_go_when_it_has_ended(store: SessionStore, admin_client: Client, later: None):
+    make_failed(store, 2)
+    post(admin_client, "retry", "status=failed")
+    [row] = BulkAction.objects.all()
+    place = f"{LIST}bulk/{row.bulk_id}/"
+    page = admin_client.get(place).content.decode()
+    assert page.count("data-until-ended") == 3  # Live; go on and stop; the help for them
+    assert "data-ended" not in admin_client.get(f"{place}panel/").content.decode()
+    bulk.advance(row.bulk_id)
+    assert "data-ended" in admin_client.get(f"{place}panel/").content.decode()  # now.js takes them away
+    assert "data-until-ended" not in admin_client.get(place).content.decode()
 
 
 def test_a_small_one_is_done_with_the_request(store: SessionStore, admin_client: Client):

@@ -39,6 +39,7 @@ def test_is_on_every_page_and_says_where_one_is(admin_client: Client, store: Ses
     store.set_instructions("support", "Be kind.")
     places = {
         APP: ["Now"],
+        f"{LIST}now/?window=hour": ["Now"],
         LIST: ["Sessions"],
         WAITING: ["Waiting"],
         WORKERS: ["Workers"],
@@ -92,5 +93,10 @@ def test_the_first_page_of_the_admin_leads_to_it(
     page = viewer.get("/admin/").content.decode()
     assert f'href="{LIST}?is=stuck"' in page
     assert "Nothing needs you now." not in page
+    store.create_session("failed", agent_type="support")
+    store.compare_and_set_status("failed", ["active"], "failed", error={"message": "No space left"})
+    cache.clear()
+    page = viewer.get("/admin/").content.decode()
+    assert f'href="{LIST}?status=failed&amp;within=day"' in page  # what an incident is made of
     assert "hx-entry-point" not in stranger.get("/admin/").content.decode()
     assert "Users" in admin_client.get("/admin/").content.decode()  # what was there still is

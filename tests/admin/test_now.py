@@ -13,10 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from helix_sessions.admin.now import flow
-from helix_sessions.admin.now.causes import Cause, causes
+from helix_sessions.admin.now.cause import Cause
+from helix_sessions.admin.now.causes import causes
 from helix_sessions.admin.now.windows import WINDOWS, bars
 from helix_sessions.models import Run, Session
 from helix_sessions.store import SessionStore
+from helix_sessions.store.driving.workers import beat
+from helix_sessions.store.maintenance import run_tallies
 from tests.admin.places import APP, LIST, make_stuck, rows_of
 from tests.contract.suspended import asked, suspended
 
@@ -82,6 +85,22 @@ def test_sessions_that_no_worker_takes(store: SessionStore, admin_client: Client
     assert rows_of(admin_client.get(f"{LIST}?{queued.query}")) == ["late"]
 
 
+def test_sessions_behind_a_busy_worker_are_not_without_one(store: SessionStore):
+    then = timezone.now() - timedelta(minutes=10)
+    for agent_type in ("support", "invoices"):
+        store.create_session(agent_type, agent_type=agent_type)
+        store.request_run(agent_type)
+        Session.objects.filter(session_id=agent_type).update(runnable_at=then)
+    fail(store, "failed", "No space left")
+    about: Any = {"host": "box-1", "pid": 7, "concurrency": 4, "agents": ["support"], "started_at": then}
+    beat(store.using, "box-1:7:a", **about)
+    assert [cause.agents for cause in by_kind("queued")] == [[("invoices", 1)]]
+    [busy] = by_kind("busy")
+    assert (busy.agents, busy.detail[:8]) == ([("support", 1)], "1 worker")
+    kinds = [cause.kind for cause in causes(DAY, timezone.now())]
+    assert kinds == ["failed", "queued", "busy"]  # what needs an operator first
+
+
 def wait_for(store: SessionStore, session_id: str, tool: str, kind: Any = "approval") -> None:
     suspended(store, session_id, replace(asked(f"{session_id}-call", kind=kind), tool_name=tool))
 
@@ -97,7 +116,15 @@ def test_calls_that_wait_are_grouped_by_tool(store: SessionStore, admin_client: 
         "Approval of refund": 1,
         "An answer to pick_date": 1,
     }
+    then = timezone.now() - timedelta(hours=30)
+    document = Session.objects.get(session_id="a").pending_client_tool_calls
+    document["a-call"]["requested_at"] = then.isoformat()
+    Session.objects.filter(session_id="a").update(pending_client_tool_calls=document, waiting_since=then)
+    [old] = [cause for cause in by_kind("waiting") if cause.title == "Approval of pay"]
+    assert (old.detail, old.since) == ("1 for more than a day", then)
+    assert sorted(rows_of(admin_client.get(f"{LIST}?{old.query}"))) == ["a", "b"]
     page = admin_client.get(f"{LIST}waiting/?{found['Approval of pay'].place}").content.decode()
+    assert f"{LIST}action/approve_calls/?filter=is%3Dwaiting%26tool%3Dpay&amp;tool=pay" in page
     assert "a-call" in page
     assert "b-call" in page
     assert "c-call" not in page
@@ -204,9 +231,31 @@ def test_a_page_costs_the_same_however_much_there_is(store: SessionStore, viewer
 
     make_runs(store)
     fail(store, "first", "No space left")
+    while run_tallies.tally(store.using, timezone.now()):
+        """As a worker does; without one, a query looks how far the runs are to be counted."""
     few = queries()
     for number in range(6):
         fail(store, f"more-{number}", f"Another error {chr(97 + number)}", f"agent-{number}")
         wait_for(store, f"w-{number}", f"tool-{number}")
     assert queries() == few
     assert few <= 20
+
+
+def test_runs_that_no_worker_tallied_are_counted_up_to_a_bound(
+    store: SessionStore, viewer: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(flow, "COUNTED_RUNS", 3)
+    make_runs(store)
+    now = timezone.now()
+    for number in range(4):
+        then = now - timedelta(days=number)
+        Run.objects.filter(session_id=f"s-{number}").update(ended_at=then, started_at=then)
+    found = flow.throughput(WINDOWS["fortnight"], now)
+    assert found.is_cut
+    assert found.ended == 4  # the newest three, and where the bound lies
+    monkeypatch.setattr(flow, "COUNTED_RUNS", 2)
+    assert flow.throughput(WINDOWS["fortnight"], now).ended == 3
+    cache.clear()
+    assert "run_sessions counts the others" in viewer.get(f"{NOW}?window=fortnight").content.decode()
+    monkeypatch.setattr(flow, "COUNTED_RUNS", 4)
+    assert not flow.throughput(WINDOWS["fortnight"], now).is_cut

@@ -188,7 +188,7 @@ class TestTimeline:
 class TestSections:
     def test_why_a_session_is_stuck(self, admin_client: Client):
         make_stuck("busy")
-        assert b"nothing has happened for 1 h" in admin_client.get(page_of("busy")).content
+        assert b"has given no sign for 1 h" in admin_client.get(page_of("busy")).content
 
     def test_why_a_session_failed(self, admin_client: Client, store: SessionStore):
         store.update_status("busy", "failed", failure_reason="budget spent", error="429")

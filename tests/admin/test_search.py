@@ -8,6 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
+from helix_sessions.admin import searching
 from helix_sessions.models import MessageWords, Session
 from helix_sessions.store import SessionStore
 from tests.admin.places import LIST, rows_of
@@ -245,3 +246,14 @@ def test_words_of_archived_messages_that_are_gone_go_too(
     store.archive_events("s", keep=0)
     assert found(admin_client, "text:apples") == []
     assert found(admin_client, "text:pears") == ["s"]
+
+
+def test_a_search_that_shows_a_part_says_so(
+    store: SessionStore, viewer: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(searching, "FOUND_BY_EACH", 2)
+    for number in range(3):
+        store.create_session(f"s-{number}", agent_type="support", tags=["vip"] if number else [])
+    for term, is_cut in (("tag:vip", False), ("agent:support", True), ("id:s-", True), ("", False)):
+        page = viewer.get(LIST, {"q": term})
+        assert ("More was found: the newest 2" in page.content.decode()) is is_cut, term

@@ -94,6 +94,53 @@ def test_a_wait_of_days_leaves_room_for_a_run_of_seconds(store: SessionStore):
     assert run.width > 4 * wait.width
 
 
+def test_a_failed_call_of_the_model_is_no_bookkeeping(store: SessionStore, viewer: Client):
+    make_run(store)
+    blocks = viewer.get(page_of("s", "timeline")).context["page"].blocks
+    shown = {block.entry.type: block.entry for block in blocks if block.entry is not None}
+    assert shown["model_call_failed"].is_error
+    assert "busy" in shown["model_call_failed"].sentence
+    errors = viewer.get(page_of("s", "timeline", "?kind=errors")).context["page"].entries
+    assert {entry.type for entry in errors} == {"model_call_failed", "tool_error", "run_finished"}
+
+
+def test_a_run_of_milliseconds_has_an_axis_of_milliseconds(store: SessionStore):
+    make_run(store)
+    then = timezone.now()
+    Run.objects.filter(session_id="s").update(started_at=then, ended_at=then + timedelta(seconds=0.08))
+    found = waterfall(Session.objects.get(session_id="s"))
+    assert found is not None
+    labels = [tick.label for tick in found.ticks]
+    assert len(labels) == len(set(labels)) > 2
+    assert labels[:2] == ["0", "20 ms"]
+
+
+def test_what_failed_leads_to_the_others_that_failed_alike(store: SessionStore, viewer: Client):
+    for number in range(3):
+        store.create_session(f"s-{number}", agent_type="support")
+        error = {"code": "tool_failed", "message": f"Connection to port {number} refused"}
+        store.compare_and_set_status(f"s-{number}", ["active"], "failed", error=error)
+    page = viewer.get(page_of("s-1"))
+    address = page.context["alike"]
+    assert address in page.content.decode()
+    assert sorted(rows_of(viewer.get(address))) == ["s-0", "s-1", "s-2"]
+    assert "tool_failed" in viewer.get(address).content.decode().partition("hx-applied")[2][:400]
+
+
+def test_no_remark_repeats_the_headline(store: SessionStore, viewer: Client):
+    store.create_session("stuck", agent_type="support")
+    store.create_run("stuck")
+    make_stuck("stuck")
+    context = head_of(viewer, "stuck")
+    assert "has given no sign" in context["overview"].headline
+    assert [remark.tone for remark in context["remarks"]] == []
+    store.create_session("ready", agent_type="support")
+    store.request_run("ready")
+    context = head_of(viewer, "ready")
+    assert context["overview"].headline.startswith("Ready to run since")
+    assert [remark.text for remark in context["remarks"]] == []
+
+
 def test_any_run_can_be_looked_at(store: SessionStore, viewer: Client):
     store.create_session("s", agent_type="support")
     for number in range(14):
@@ -137,7 +184,7 @@ def test_one_sentence_says_how_it_stands(store: SessionStore, viewer: Client):
     store.create_run("stuck")
     assert "under way" in head_of(viewer, "stuck")["overview"].headline
     make_stuck("stuck")
-    assert "gives no sign since 1 h" in head_of(viewer, "stuck")["overview"].headline
+    assert "has given no sign for 1 h" in head_of(viewer, "stuck")["overview"].headline
     store.create_session("idle", agent_type="support")
     assert head_of(viewer, "idle")["overview"].headline.startswith("Idle")
 

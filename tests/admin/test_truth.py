@@ -41,7 +41,7 @@ class TestConditions:
         make_stuck("busy")
         act(admin_client, name, "busy", change="day", model="large")
         assert rows_of(admin_client.get(LIST, {"is": "stuck"})) == ["busy"]
-        assert "nothing has happened for" in admin_client.get(page_of("busy")).content.decode()
+        assert "has given no sign for" in admin_client.get(page_of("busy")).content.decode()
 
     def test_a_session_that_has_ended_is_in_no_condition(self, admin_client: Client, store: SessionStore):
         make_busy_session(store, "ran")

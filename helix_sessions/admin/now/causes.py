@@ -2,7 +2,7 @@
 that wait, full inboxes, requests to stop that no worker takes, expired sessions that are not cleaned up."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,14 +16,15 @@ from django.utils.translation import ngettext
 from helix_sessions.admin import decryption, presentation
 from helix_sessions.admin.base import stored
 from helix_sessions.admin.filters import stuck_since
-from helix_sessions.admin.now.windows import Bar, Window, bars
+from helix_sessions.admin.now.cause import Cause, most_of, series_of
+from helix_sessions.admin.now.windows import Window
 from helix_sessions.conf import conf
-from helix_sessions.models import Input, Session
+from helix_sessions.models import Input, Session, Worker
+from helix_sessions.store.driving.workers import ALIVE
 from helix_sessions.store.state import pending_calls
 
 MOST_CAUSES = 12
 """So many errors are shown; the rest are counted."""
-MOST_AGENTS = 3
 MOST_ROWS = 1_000
 """So many rows of a kind are looked at one by one."""
 MOST_CALLS = 300
@@ -35,68 +36,12 @@ FULL = 0.8
 NO_ERROR = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """One trouble, with all sessions that have it."""
-
-    key: str
-    kind: str
-    title: str
-    count: int
-    since: datetime | None
-    last: datetime | None = None
-    detail: str = ""
-    is_bounded: bool = False
-    agents: list[tuple[str, int]] = field(default_factory=list)
-    series: list[int] = field(default_factory=list)
-    example: str = ""
-    query: str = ""
-    """The list of these sessions."""
-    place: str = ""
-    """The page of these sessions, if it is not the list."""
-    remedies: tuple[str, ...] = ()
-    """The names of the actions that help."""
-    call: str = ""
-    """The tool whose calls wait."""
-
-    @property
-    def chip(self) -> presentation.Chip:
-        """Its kind, as icon and colour."""
-        return presentation.Chip(kind=self.kind, label=_KINDS[self.kind]())
-
-    @property
-    def bars(self) -> list[Bar]:
-        """When it happened."""
-        return bars(self.series)
-
-    @property
-    def agents_shown(self) -> list[tuple[str, int]]:
-        """Those with most of it."""
-        return self.agents[:MOST_AGENTS]
-
-    @property
-    def agents_unshown(self) -> int:
-        """How many more there are."""
-        return max(len(self.agents) - MOST_AGENTS, 0)
-
-
-_KINDS = {
-    "failed": lambda: _("Failed"),
-    "stuck": lambda: _("Silent"),
-    "queued": lambda: _("No worker"),
-    "waiting": lambda: _("Waiting"),
-    "inbox": lambda: _("Inbox full"),
-    "stopping": lambda: _("Asked to stop"),
-    "expired": lambda: _("Expired"),
-}
-
-
 def causes(window: Window, now: datetime) -> list[Cause]:
-    """Every trouble, that with most sessions first within its kind."""
+    """Every trouble, that with most sessions first within its kind; last what workers are about to do."""
     found: list[Cause] = []
-    for read in (_silent, _queued, _errors, _calls, _inboxes, _stopping, _expired):
+    for read in (_errors, _silent, _queued, _calls, _inboxes, _stopping, _expired):
         found += sorted(read(window, now), key=lambda cause: -cause.count)
-    return found
+    return sorted(found, key=lambda cause: cause.kind == "busy")
 
 
 def _errors(window: Window, now: datetime) -> Iterator[Cause]:
@@ -142,7 +87,7 @@ def _errors(window: Window, now: datetime) -> Iterator[Cause]:
             title=title,
             count=sum(those.steps.total() for those in left),
             since=min(those.first for those in left),
-            agents=_most(pair for those in left for pair in those.agents.items()),
+            agents=most_of(pair for those in left for pair in those.agents.items()),
             query=urlencode({"status": "failed", "within": window.name}),
         )
 
@@ -195,8 +140,8 @@ def _silent(window: Window, now: datetime) -> Iterator[Cause]:
         is_bounded=len(rows) > MOST_ROWS,
         since=min(signs),
         last=max(signs),
-        agents=_most((agent_type, 1) for _id, agent_type, _owner, _last in shown),
-        series=_series(window, signs, now),
+        agents=most_of((agent_type, 1) for _id, agent_type, _owner, _last in shown),
+        series=series_of(window, signs, now),
         example=newest,
         query="is=stuck",
         remedies=("interrupt", "fail"),
@@ -209,22 +154,50 @@ def _queued(window: Window, now: datetime) -> Iterator[Cause]:
     by_agent: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
     for session_id, agent_type, since in rows[:MOST_ROWS]:
         by_agent[agent_type].append((session_id, since))
+    drivers = _drivers(now) if rows else Counter()
     for agent_type, found in by_agent.items():
         times = [since for _id, since in found]
+        workers = drivers[agent_type] + drivers["*"]
+        about = _behind(agent_type, workers) if workers else _without_worker(agent_type)
         yield Cause(
             key=f"queued-{agent_type}",
-            kind="queued",
-            title=_("Ready to run, and no worker takes them: %s") % agent_type,
-            detail=_("A worker that names this agent type may be missing, or all are busy."),
+            **about,
             count=len(found),
             is_bounded=len(rows) > MOST_ROWS,
             since=min(times),
             last=max(times),
             agents=[(agent_type, len(found))],
-            series=_series(window, times, now),
+            series=series_of(window, times, now),
             example=max(found, key=lambda each: each[1])[0],
             query=urlencode({"cause": "queued", "agent": agent_type}),
         )
+
+
+def _drivers(now: datetime) -> Counter[str]:
+    """How many workers that are alive drive each agent type."""
+    alive = stored(Worker).heard_since(now - ALIVE).values_list("agents", flat=True)
+    return Counter(agent_type for agents in alive for agent_type in agents)
+
+
+def _without_worker(agent_type: str) -> dict[str, Any]:
+    return {
+        "kind": "queued",
+        "title": _("Ready to run, and no worker takes them: %s") % agent_type,
+        "detail": _("No worker that is alive drives this agent type."),
+    }
+
+
+def _behind(agent_type: str, workers: int) -> dict[str, Any]:
+    detail = ngettext(
+        "%d worker drives this agent type and has other work first, or CONCURRENCY holds them back.",
+        "%d workers drive this agent type and have other work first, or CONCURRENCY holds them back.",
+        workers,
+    )
+    return {
+        "kind": "busy",
+        "title": _("Ready to run for more than a minute: %s") % agent_type,
+        "detail": detail % workers,
+    }
 
 
 def _calls(window: Window, now: datetime) -> Iterator[Cause]:
@@ -253,10 +226,24 @@ def _calls(window: Window, now: datetime) -> Iterator[Cause]:
     for key, cause in found.items():
         yield replace(
             cause,
-            agents=_most(cause.agents),
-            series=_series(window, times[key], now),
+            agents=most_of(cause.agents),
+            series=series_of(window, times[key], now),
             is_bounded=len(rows) > MOST_CALLS,
+            detail=_ages(times[key], now),
         )
+
+
+def _ages(moments: list[datetime], now: datetime) -> str:
+    """How many of them are old, and how old."""
+    days = sum(moment < now - timedelta(days=1) for moment in moments)
+    hours = sum(moment < now - timedelta(hours=1) for moment in moments) - days
+    told = ((days, _("%d for more than a day")), (hours, _("%d for more than an hour")))
+    return ", ".join(words % count for count, words in told if count)
+
+
+def approval_of(tool: str) -> Cause:
+    """The calls of a tool that wait for an approval, before they are counted."""
+    return _call_cause("approval", tool)
 
 
 def _call_cause(kind: str, tool: str) -> Cause:
@@ -268,6 +255,7 @@ def _call_cause(kind: str, tool: str) -> Cause:
         title=title % tool,
         count=0,
         since=None,
+        query=urlencode({"is": "waiting", "tool": tool}),
         place=urlencode({"tool": tool}),
         call=tool,
         remedies=("approve_calls", "deny_calls") if approval else (),
@@ -306,8 +294,8 @@ def _inboxes(window: Window, now: datetime) -> Iterator[Cause]:
         is_bounded=len(full) > MOST_ROWS,
         since=min((first for _type, first, _last in found), default=None),
         last=max(times, default=None),
-        agents=_most((agent_type, 1) for agent_type, _first, _last in found),
-        series=_series(window, times, now),
+        agents=most_of((agent_type, 1) for agent_type, _first, _last in found),
+        series=series_of(window, times, now),
         example=fullest,
         query="cause=inbox",
         remedies=("run",),
@@ -356,21 +344,8 @@ def _by_moment(window: Window, now: datetime, rows: Any, column: str, **about: A
         is_bounded=len(found) > MOST_ROWS,
         since=min(times),
         last=max(times),
-        agents=_most((agent_type, 1) for _id, agent_type, _moment in shown),
-        series=_series(window, times, now),
+        agents=most_of((agent_type, 1) for _id, agent_type, _moment in shown),
+        series=series_of(window, times, now),
         example=shown[-1][0],
         **about,
     )
-
-
-def _series(window: Window, moments: Iterable[datetime], now: datetime) -> list[int]:
-    """How many moments are in each step; those before the window are in its first one."""
-    start = window.start(now)
-    return window.series(Counter(window.floor(max(moment, start)) for moment in moments), now)
-
-
-def _most(counts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    total: Counter[str] = Counter()
-    for name, count in counts:
-        total[name] += count
-    return total.most_common()

@@ -24,6 +24,8 @@ from helix_sessions.store.maintenance.run_tallies import SLOT
 
 SAMPLED_RUNS = 1_000
 """Durations and cost are those of so many of the newest runs."""
+COUNTED_RUNS = 200_000
+"""So many runs are counted in one look where no worker has tallied them, the newest."""
 TRACED_RUNS = 50
 """Model calls and tools are those of so many of the newest runs."""
 TRACED_EVENTS = 3_000
@@ -80,6 +82,8 @@ class Throughput:
     failed: int
     highest: int
     labels: list[Step]
+    is_cut: bool = False
+    """Older runs of the window were not counted."""
 
     @property
     def share(self) -> float:
@@ -132,6 +136,10 @@ def throughput(window: Window, now: datetime) -> Throughput:
         ended[step] += in_all
         failed[step] += lost
     before, after = (tallies[0][0], tallies[-1][0] + SLOT) if tallies else (start, start)
+    is_behind = window.step >= SLOT and after < now - timedelta(hours=1)
+    oldest = _oldest_counted(start, after) if is_behind else None
+    is_cut = oldest is not None
+    start, after = (oldest, max(after, oldest)) if oldest is not None else (start, after)
     for step, status, count in _untallied(window, start, before, after):
         ended[step] += count
         failed[step] += count if status == "failed" else 0
@@ -157,12 +165,20 @@ def throughput(window: Window, now: datetime) -> Throughput:
         failed=failed.total(),
         highest=highest if ended else 0,
         labels=steps[every // 2 :: every],
+        is_cut=is_cut,
     )
 
 
 def _tallies(start: datetime) -> list[tuple[datetime, int, int]]:
     rows = stored(RunTally).filter(slot__gte=start).order_by("slot")
     return list(rows.values_list("slot", "ended", "failed"))
+
+
+def _oldest_counted(start: datetime, after: datetime) -> datetime | None:
+    """Where counting begins, if more runs ended since workers tallied last than are counted."""
+    ends = stored(Run).filter(ended_at__gte=max(start, after)).order_by("-ended_at")
+    found: datetime | None = ends.values_list("ended_at", flat=True)[COUNTED_RUNS : COUNTED_RUNS + 1].first()
+    return found
 
 
 def _untallied(window: Window, start: datetime, before: datetime, after: datetime) -> Any:

@@ -9,6 +9,7 @@ from django.core.cache import cache
 from django.utils import timezone, translation
 
 from helix_sessions.admin.now import causes, flow
+from helix_sessions.admin.now.cause import Cause
 from helix_sessions.admin.now.windows import WINDOWS, Window
 from helix_sessions.admin.workers import Workers, workers
 
@@ -22,7 +23,7 @@ class Now:
     as_of: datetime
     window: Window
     windows: list[Window]
-    causes: list[causes.Cause]
+    causes: list[Cause]
     throughput: flow.Throughput
     speeds: list[flow.Speed]
     money: flow.Money

@@ -18,7 +18,7 @@ _MESSAGES = {
     "tool_message": "tool",
 }
 _RESULTS = ("tool_responded", "tool_error", "tool_message")
-_FAILURES = ("tool_error", "llm_error", "error")
+_FAILURES = ("tool_error", "model_call_failed", "llm_error", "error")
 _BANDS = ("run_started", "run_finished", "session_started", "session_woken", "session_ended")
 _MARKED = (
     "status_changed",

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -102,7 +103,7 @@ def headline(session: Session, now: datetime) -> str:
         return _("Completed %(ago)s after %(runs)s.") % {"ago": since, "runs": runs}
     if state == "stuck":
         quiet = humanize.duration(now - presentation.last_sign(session))
-        return _("Run %(turn)d gives no sign since %(quiet)s; its worker may have died.") % {
+        return _("Run %(turn)d has given no sign for %(quiet)s; its worker may have died.") % {
             "turn": session.turn_count,
             "quiet": quiet,
         }
@@ -138,7 +139,11 @@ def beyond_the_headline(session: Session, now: datetime) -> list[presentation.Re
     error = session.error
     code = error.get("code") if isinstance(error, dict) else None
     said = headline(session, now).rstrip(".")
-    remarks = [each for each in presentation.remarks(session, now) if not each.text.startswith(said)]
+    remarks = [
+        each
+        for each in presentation.remarks(session, now)
+        if not each.text.startswith(said) and not said.startswith(each.text.rstrip("."))
+    ]
     if session.status != "failed" or session.failure_reason not in (None, code):
         return remarks
     why = presentation.reason(session)
@@ -152,6 +157,14 @@ def fitting(actions: list[Action], session: Session, now: datetime) -> tuple[lis
     by_name = {action.name: action for action in actions}
     names = [name for name in _FITTING.get(condition(session, now), ()) if name in by_name][:BUTTONS]
     return [by_name[name] for name in names], [action for action in actions if action.name not in names]
+
+
+def alike_url(session: Session) -> str:
+    """The list of the sessions that failed of the same cause."""
+    if session.status != "failed" or not session.error_fingerprint:
+        return ""
+    place = reverse("admin:helix_sessions_session_changelist")
+    return f"{place}?cause={quote(session.error_fingerprint, safe='')}"
 
 
 def trace_url(session: Session) -> str:

@@ -60,6 +60,11 @@ class WaitingPage:
     tool: str = ""
     """The one tool whose calls are shown."""
 
+    @property
+    def has_approvals(self) -> bool:
+        """Whether these are calls of one tool, and a person has to approve some of them."""
+        return bool(self.tool) and any(call.kind == "approval" for item in self.items for call in item.calls)
+
 
 def waiting_page(cursor: str = "", tool: str = "") -> WaitingPage:
     """A page, in one query and one for the names of owners. An invalid cursor starts from the beginning. With

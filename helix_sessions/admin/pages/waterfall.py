@@ -76,6 +76,11 @@ class Tick:
     x: float
     label: str
 
+    @property
+    def percent(self) -> float:
+        """The same of a hundred: its words are as large on a wide page as on a narrow one."""
+        return 100 * self.x / WIDTH
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLink:

@@ -60,12 +60,27 @@
         }
     };
 
-    // An element that moves loses the focus; whoever was there is there afterwards.
+    // What the reader looks at: the row with the focus, or else the first one in sight of a page that was scrolled.
+    const lookedAt = (part) => {
+        const focused = document.activeElement.closest("[data-key]");
+        if (focused && part.contains(focused)) {
+            return focused;
+        }
+        const isInSight = (row) => row.getBoundingClientRect().top >= 0;
+        return window.scrollY > 0 ? [...part.querySelectorAll("[data-key]")].find(isInSight) : undefined;
+    };
+
+    // An element that moves loses the focus; whoever was there is there afterwards, and sees the same.
     const takeOver = (old, fresh) => {
         const focused = document.activeElement;
+        const row = lookedAt(old);
+        const before = row ? row.getBoundingClientRect().top : 0;
         take(old, fresh);
         if (focused && focused !== document.activeElement && focused.isConnected) {
             focused.focus({preventScroll: true});
+        }
+        if (row && row.isConnected) {
+            window.scrollBy({top: row.getBoundingClientRect().top - before, behavior: "instant"});
         }
     };
 
@@ -107,6 +122,10 @@
             try {
                 takeOver(panels.querySelector("[data-now]"), await freshOf(button.dataset.url));
                 wait = interval;
+                if (panels.querySelector("[data-ended]")) {
+                    document.querySelectorAll("[data-until-ended]").forEach((part) => part.remove());
+                    return;
+                }
                 show("on");
             } catch {
                 wait = Math.min(wait * 2, SLOWEST);

@@ -138,11 +138,11 @@ function facts(message, { log }) {
 }
 
 function thumbs(message, actions) {
-  const thumb = (rating, sign, label) => h("button", {
-    type: "button", class: "quiet thumb", title: label, "aria-label": label, "aria-pressed": String(message.rating === rating),
+  const thumb = (rating, label) => h("button", {
+    type: "button", class: `quiet thumb ${rating}`, title: label, "aria-label": label, "aria-pressed": String(message.rating === rating),
     onclick: () => actions.judge(message, rating),
-  }, sign);
-  return h("div", { class: "thumbs" }, thumb("up", "👍", "A good answer"), thumb("down", "👎", "A bad answer"));
+  });
+  return h("div", { class: "thumbs" }, thumb("up", "A good answer"), thumb("down", "A bad answer"));
 }
 
 function switcher({ all, at }, actions) {
