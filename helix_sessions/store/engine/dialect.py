@@ -139,6 +139,8 @@ class Dialect(ABC):
     """Whether one statement finds a session to drive, takes it and returns it."""
     skips_locked_rows: ClassVar[bool] = False
     """Whether a query can leave out the rows that others are taking at this moment."""
+    searches_unlocked: ClassVar[bool] = False
+    """Whether a session to drive is looked for before the transaction that takes it."""
 
     # Connections
 
