@@ -12,7 +12,6 @@ other tables fail the commit.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -38,7 +37,8 @@ ONE_CONNECTION = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
 """Attachments are a table that every node has whole, and references to them hold foreign keys to it. Citus
 wants one connection to each node in a transaction that writes both."""
 
-_GUARD = f" AND 1 / (CASE WHEN {flush.guard('IS NOT DISTINCT FROM')} AND xmin = %s::xid THEN 1 ELSE 0 END) = 1"
+_IS_KNOWN = f"{flush.guard('IS NOT DISTINCT FROM')} AND xmin = %s::xid"
+_GUARD = f" AND 1 / (CASE WHEN {_IS_KNOWN} THEN 1 ELSE 0 END) = 1"
 """A condition that fails the statement, and with it the pipeline, where the row is not the one that is known.
 The mark that each write leaves tells one history from another, also after a shard has moved, which changes
 `xmin`; `xmin` tells of changes past the store."""
@@ -56,6 +56,7 @@ class CitusDialect(PostgresDialect):
     claims_in_one_statement = False
     skips_locked_rows = False
     searches_unlocked = True
+    takes_triggers = False
 
     def locking(self, select: str) -> str:
         return f"{select} FOR NO KEY UPDATE"
