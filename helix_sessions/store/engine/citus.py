@@ -56,6 +56,7 @@ class CitusDialect(PostgresDialect):
     claims_in_one_statement = False
     skips_locked_rows = False
     searches_unlocked = True
+    recurses_over_sessions = False
     takes_triggers = False
 
     def locking(self, select: str) -> str:

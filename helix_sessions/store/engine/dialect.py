@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.models.fields import among
+from helix_sessions.models.sql import ask_again, is_distributed
 
 if TYPE_CHECKING:
     from helix_sessions.store.engine.remembered_rows import KnownRow
@@ -220,6 +221,8 @@ class Dialect(ABC):
         """What a row takes on average, with its indexes; `None` where that is not known."""
         return None
 
+    recurses_over_sessions: ClassVar[bool] = True
+    """Whether one query can follow sessions to their sub-sessions at any depth."""
     takes_triggers: ClassVar[bool] = True
     """Whether the tables of sessions can have triggers."""
 
@@ -236,13 +239,6 @@ _CLASSES = {
 }
 _chosen: dict[str, Dialect] = {}
 """By alias."""
-_distributed: dict[str, bool] = {}
-"""By alias, whether Citus has the sessions: what was asked once."""
-
-_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL"
-_SESSIONS_ARE_DISTRIBUTED = (
-    "SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass('helix_sessions_session'))"
-)
 
 
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
@@ -276,7 +272,7 @@ def writes_table_by_table() -> bool:
 def choose_again() -> None:
     """Forget the choices: the tables have moved."""
     _chosen.clear()
-    _distributed.clear()
+    ask_again()
 
 
 def _choose(connection: BaseDatabaseWrapper) -> Dialect:
@@ -286,26 +282,14 @@ def _choose(connection: BaseDatabaseWrapper) -> Dialect:
     if vendor != "postgresql":
         return _chosen.setdefault(connection.alias, _instance(_CLASSES[vendor]))
     alone = _instance(_CLASSES["postgresql, portable" if writes_table_by_table() else vendor])
-    if connection.alias not in _distributed:
-        if connection.connection is None:  # there is no server to ask yet
-            return alone
-        try:
-            _distributed[connection.alias] = _is_distributed(connection)
-        except DatabaseError:  # of a database that does not answer nothing is remembered
-            return alone
-    is_spread = _distributed[connection.alias]
-    chosen = _instance(_CLASSES["postgresql, distributed"]) if is_spread else alone
+    if connection.connection is None:  # there is no server to ask yet
+        return alone
+    try:
+        distributed = is_distributed(connection)
+    except DatabaseError:  # of a database that does not answer nothing is remembered
+        return alone
+    chosen = _instance(_CLASSES["postgresql, distributed"]) if distributed else alone
     return _chosen.setdefault(connection.alias, chosen)
-
-
-def _is_distributed(connection: BaseDatabaseWrapper) -> bool:
-    """Whether Citus has the sessions. Asked once for a database in a process."""
-    with connection.cursor() as cursor:
-        for question in (_CITUS, _SESSIONS_ARE_DISTRIBUTED):
-            cursor.execute(question)
-            if not cursor.fetchone()[0]:
-                return False
-    return True
 
 
 @cache

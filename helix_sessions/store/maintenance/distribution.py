@@ -84,18 +84,17 @@ class Placement(NamedTuple):
 
 def placements() -> Iterator[Placement]:
     """Where each table goes. A table without a session is distributed by the first column of its primary key;
-    vectors lie beside their memories. What is few rows stays on the coordinator, but Citus is told of it: a
-    transaction that writes there and on a node is then committed in two phases, so both or neither is done.
-    """
+    what is few rows stays on the coordinator, but Citus is told of it: a transaction that writes there and on
+    a node is then committed in two phases, so both or neither is done. Memories belong to no session and are
+    searched as a whole; they stay there too, and Citus need not know."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
     for model in child_tables():
         yield Placement(_name(model), "session_id", sessions)
     for model in apps.get_app_config("helix_sessions").get_models():
-        if model not in (Session, Blob, *child_tables(), *_ON_THE_COORDINATOR):
-            beside = _name(Memory) if model is MemoryVector else "none"
-            yield Placement(_name(model), key_of(model)[0], beside)
+        if model not in (Session, Blob, Memory, MemoryVector, *child_tables(), *_ON_THE_COORDINATOR):
+            yield Placement(_name(model), key_of(model)[0], "none")
     for model in _ON_THE_COORDINATOR:
         yield Placement(_name(model), "", COORDINATOR)
 
