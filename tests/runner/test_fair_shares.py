@@ -465,7 +465,7 @@ def test_without_one_statement_a_session_is_claimed_once(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where statements cannot be joined, another may be faster between the look and the lock."""
-    monkeypatch.setattr(PortablePostgresDialect, "skips_locked_rows", False)  # as on a cluster
+    monkeypatch.setattr(PortablePostgresDialect, "searches_unlocked", True)  # as on a cluster
     for number in range(12):
         add(store, f"s{number}")
 

@@ -54,7 +54,6 @@ class CitusDialect(PostgresDialect):
     """A write goes to the cluster at once, as a transaction of one statement for each table."""
 
     claims_in_one_statement = False
-    skips_locked_rows = False
     searches_unlocked = True
     recurses_over_sessions = False
     takes_triggers = False
@@ -79,6 +78,9 @@ class CitusDialect(PostgresDialect):
         yield
         if inside:
             execute(connection, _WAIT.format(before), [], prepare=False)
+
+    def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:
+        fetch(connection, "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text", [name])
 
     def insert_session(self, work: "UnitOfWork") -> bool:
         return execute(work.connection, *flush.session_insert(work)) == 1

@@ -254,7 +254,8 @@ class _Search:
 
     @property
     def _skipping(self) -> str:
-        return " FOR NO KEY UPDATE SKIP LOCKED" if self._dialect.skips_locked_rows else ""
+        skips = self._dialect.skips_locked_rows and not self._dialect.searches_unlocked
+        return " FOR NO KEY UPDATE SKIP LOCKED" if skips else ""
 
     def _types(self) -> Sequence[str]:
         if self._named is not None:
