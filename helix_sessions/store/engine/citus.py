@@ -171,11 +171,24 @@ class _Pipeline:
     def run(self, statements: Iterable[Statement]) -> None:
         """Send the statements, then read the answers. After one that fails the others are not done."""
         self._connection.validate_no_broken_transaction()
-        with self._connection.wrap_database_errors, self._raw.pipeline():
-            for sql, params in statements:
-                cursor = PreparedCursor(self._raw)
-                self._cursors.append(cursor)
-                cursor.execute(sql, params)
+        with self._connection.wrap_database_errors:
+            failures: list[psycopg.Error] = []
+            try:
+                with self._raw.pipeline():
+                    try:
+                        self._send(statements)
+                    except psycopg.Error as error:  # raised here, the driver would log what follows from it
+                        failures.append(error)
+            except psycopg.Error as error:
+                failures.append(error)
+            if failures:
+                raise failures[0]
+
+    def _send(self, statements: Iterable[Statement]) -> None:
+        for sql, params in statements:
+            cursor = PreparedCursor(self._raw)
+            self._cursors.append(cursor)
+            cursor.execute(sql, params)
 
     def rows(self, place: int) -> list[tuple[Any, ...]]:
         """What a statement has returned."""
