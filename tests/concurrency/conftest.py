@@ -5,6 +5,7 @@ import pytest
 from django.db import connection
 
 from helix_sessions.store.engine.dialect import table_by_table
+from tests import citus
 from tests.concurrency.flushes import WAYS
 
 
@@ -12,7 +13,7 @@ from tests.concurrency.flushes import WAYS
 def flush_way(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test with each way this engine has."""
     way: str = request.param
-    with table_by_table(way == "table by table"):
+    with citus.spoken() if way == "all statements at once" else table_by_table(way == "table by table"):
         yield way
 
 

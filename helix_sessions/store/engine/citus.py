@@ -23,7 +23,7 @@ from helix_sessions.exceptions import StoreUnavailable
 from helix_sessions.models import Event, Session
 from helix_sessions.store.engine import flush
 from helix_sessions.store.engine.connection import execute, execute_all, fetch
-from helix_sessions.store.engine.dialect import Statement
+from helix_sessions.store.engine.dialect import Statement, dialect_of
 from helix_sessions.store.engine.postgres import PostgresDialect, milliseconds
 from helix_sessions.store.engine.prepared_cursor import PreparedCursor
 from helix_sessions.store.engine.remembered_rows import KnownRow
@@ -126,25 +126,14 @@ class CitusDialect(PostgresDialect):
         written = sent.rows(place)
         return str(written[0][0]) if written else None
 
-    def remembers(self, connection: BaseDatabaseWrapper) -> bool:
-        """Not while something logs statements: it would not see those of a pipeline."""
-        return not _is_watched(connection)
-
     def _beginning(self) -> tuple[str, ...]:
         return ("BEGIN", *_WAIT.format(milliseconds(conf.LOCK_TIMEOUT)).split("; "))
 
     def _send(self, connection: BaseDatabaseWrapper, statements: list[Statement]) -> list[tuple[Any, ...]]:
         """Run statements inside a transaction; returns the rows of the last, if it has any."""
-        if not statements:
-            return []
-        if _is_watched(connection) or not self.prepares(connection):
-            execute_all(connection, statements[:-1])
-            cursor = connection.cursor()
-            cursor.execute(*statements[-1])
-            return cursor.fetchall() if cursor.description else []
         sent = _Pipeline(connection)
         sent.run(statements)
-        return sent.rows(-1)
+        return sent.rows(-1) if statements else []
 
     def is_outcome_unknown(self, error: DatabaseError) -> bool:
         """A node that is lost while the coordinator commits is an internal error, not a lost connection."""
@@ -161,15 +150,21 @@ class CitusDialect(PostgresDialect):
 
 
 class _Pipeline:
-    """Statements that are sent together."""
+    """Statements that are sent together, or one by one where something wraps or logs them, or a pooler is in
+    between."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
         self._raw = connection.connection
-        self._cursors: list[PreparedCursor] = []
+        self._cursors: list[Any] = []
 
     def run(self, statements: Iterable[Statement]) -> None:
         """Send the statements, then read the answers. After one that fails the others are not done."""
+        if _is_watched(self._connection) or not dialect_of(self._connection).prepares(self._connection):
+            for statement in statements:
+                self._cursors.append(self._connection.cursor())
+                self._cursors[-1].execute(*statement)
+            return
         self._connection.validate_no_broken_transaction()
         with self._connection.wrap_database_errors:
             failures: list[psycopg.Error] = []
