@@ -25,9 +25,6 @@ class Conf:
     """Prepare the hot statements on PostgreSQL. They are also left unprepared on connections with
     `DISABLE_SERVER_SIDE_CURSORS`, which a transaction-pooling proxy needs anyway."""
 
-    PORTABLE_WRITES: bool = False
-    """Flush a write table by table on PostgreSQL too, instead of in one statement."""
-
     STREAM_NOTIFY: bool = True
     """Notify the readers in other processes by `NOTIFY` on PostgreSQL. Without it they poll."""
 
@@ -209,6 +206,7 @@ FORMER = frozenset(
         "IDEMPOTENCY_LIFETIME",
         "IDEMPOTENCY_WAIT",
         "MAX_DOCUMENT_DEPTH",
+        "PORTABLE_WRITES",
         "STREAM_HEARTBEAT_SECONDS",
         "STREAM_RECHECK_SECONDS",
         "STREAM_RETRY_SECONDS",

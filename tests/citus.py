@@ -2,12 +2,16 @@
 coordinator. The extension must be loaded by every server (`shared_preload_libraries`)."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
 import psycopg
 from django.core.management import call_command
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
+
+from helix_sessions.store.engine import dialect
 
 WORKERS = [worker for worker in os.environ.get("HELIX_TEST_CITUS", "").split(",") if worker]
 
@@ -39,6 +43,18 @@ def distribute_test_database() -> None:
             [settings["HOST"], int(settings["PORT"])],
         )
     call_command("distribute_sessions", verbosity=0, stdout=StringIO())
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """Let the store speak to the one server there is as to a cluster."""
+    from helix_sessions.store.engine.citus import CitusDialect
+
+    dialect._chosen[DEFAULT_DB_ALIAS] = CitusDialect()
+    try:
+        yield
+    finally:
+        dialect.choose_again()
 
 
 def _run(settings: dict[str, Any], host: str, port: str, database: str, statement: str) -> None:

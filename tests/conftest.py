@@ -168,8 +168,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what the tables name, and leave out what runs on the other engine."""
+    from tests import citus
+
     slow = SLOW + _later()
     for item in items:
+        marker = item.get_closest_marker("one_machine")
+        if marker and citus.WORKERS:
+            item.add_marker(pytest.mark.skip(reason=f"not on a cluster: {marker.args[0]}"))
         name = _name(item.path)
         if name.startswith(slow):
             item.add_marker(pytest.mark.slow)

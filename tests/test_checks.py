@@ -90,7 +90,6 @@ class TestSettings:
             ("MAX_DOCUMENT_BYTES", True),
             ("MAX_DOCUMENT_BYTES", 0),
             ("PREPARED_STATEMENTS", 1),
-            ("PORTABLE_WRITES", "yes"),
         ],
     )
     def test_e003_a_value_of_another_type(self, settings: Any, key: str, value: Any) -> None:
@@ -106,7 +105,6 @@ class TestSettings:
             "LOCK_TIMEOUT": 5,
             "MAX_DOCUMENT_BYTES": 1000,
             "PREPARED_STATEMENTS": False,
-            "PORTABLE_WRITES": True,
         }
         assert check_settings(None) == []
 
@@ -117,7 +115,7 @@ class TestSettings:
         assert FORMER.isdisjoint(known_settings())
 
     def test_every_mistake_is_reported(self, settings: Any) -> None:
-        settings.HELIX_SESSIONS = {"NONSENSE": 1, "LOCK_TIMEOUT": "x", "PORTABLE_WRITES": True}
+        settings.HELIX_SESSIONS = {"NONSENSE": 1, "LOCK_TIMEOUT": "x", "PREPARED_STATEMENTS": True}
         assert [message.id for message in check_settings(None)] == [
             "helix_sessions.E002",
             "helix_sessions.E003",

@@ -11,6 +11,7 @@ from helix_sessions.checks import _fits
 from helix_sessions.conf import Conf, conf, known_settings
 from helix_sessions.exceptions import InvalidDocument
 from helix_sessions.store import SessionStore
+from helix_sessions.store.engine.dialect import table_by_table
 from tests.rows import each
 
 
@@ -62,11 +63,14 @@ def test_the_limits_of_documents_are_those_of_the_moment(store: SessionStore, se
 
 
 @pytest.mark.django_db
-@each("given", [{"PORTABLE_WRITES": True}, {"PREPARED_STATEMENTS": False}])
-def test_the_other_ways_of_writing_write_the_same(
-    store: SessionStore, settings: Any, given: dict[str, Any]
-) -> None:
-    settings.HELIX_SESSIONS = given
+@each("portable", [True, False])
+def test_the_other_ways_of_writing_write_the_same(store: SessionStore, settings: Any, portable: bool) -> None:
+    settings.HELIX_SESSIONS = {"PREPARED_STATEMENTS": portable}
+    with table_by_table(portable):
+        _write_and_read(store)
+
+
+def _write_and_read(store: SessionStore) -> None:
     state = store.create_session("s", agent_type="writer", custom_state={"a": [1, "é\x00"]})
     store.stage_changes("s", "step", "call", [{"op": "append", "path": ["a"], "values": [2]}])
     store.save_state_and_promote_staging("s", state, [{"role": "user", "content": "%s $1 ?"}])

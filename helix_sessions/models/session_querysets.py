@@ -8,7 +8,7 @@ from django.db.models.functions import Coalesce, Now
 from django.db.models.lookups import LessThan
 from django.utils import timezone
 
-from helix_sessions.models.sql import AGENT_TYPES, IDS_WITH
+from helix_sessions.models.sql import IDS_WITH, agent_types
 from helix_sessions.types import TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
 if TYPE_CHECKING:
@@ -123,10 +123,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def agent_types(self, limit: int) -> list[str]:
         """The first agent types by name. Each costs one index probe, for any number of sessions."""
-        connection = connections[self.db]
-        with connection.cursor() as cursor:
-            cursor.execute(AGENT_TYPES, [limit])
-            return [row[0] for row in cursor.fetchall()]
+        return agent_types(connections[self.db], limit)
 
 
 _Sessions = models.Manager.from_queryset(SessionQuerySet)

@@ -4,15 +4,17 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from helix_sessions.store.engine.dialect import table_by_table
+from tests import citus
 from tests.concurrency.flushes import WAYS
 
 
 @pytest.fixture(params=WAYS)
-def flush_way(request: pytest.FixtureRequest, settings: Any) -> str:
+def flush_way(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test with each way this engine has."""
     way: str = request.param
-    settings.HELIX_SESSIONS = {"PORTABLE_WRITES": way == "table by table"}
-    return way
+    with citus.spoken() if way == "all statements at once" else table_by_table(way == "table by table"):
+        yield way
 
 
 @pytest.fixture

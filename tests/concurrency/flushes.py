@@ -7,7 +7,10 @@ from django.db import connection
 ON_POSTGRESQL = "postgresql" in django_settings.DATABASES["default"]["ENGINE"]
 WAYS: list[object] = ["remembered row", "table by table"]
 if ON_POSTGRESQL:  # `make test` has the way of SQLite there
-    WAYS = ["remembered row", "one statement", pytest.param("table by table", marks=pytest.mark.slow)]
+    WAYS = ["remembered row", "one statement"]
+    WAYS += [
+        pytest.param(way, marks=pytest.mark.slow) for way in ("table by table", "all statements at once")
+    ]
 
 
 def begin(flush_way: str) -> None:

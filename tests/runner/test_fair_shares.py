@@ -24,7 +24,7 @@ from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine import claiming, turns
 from helix_sessions.store.engine.claiming import NoShare
-from helix_sessions.store.engine.dialect import choose_again, dialect_of
+from helix_sessions.store.engine.dialect import dialect_of, table_by_table
 from helix_sessions.store.engine.postgres import PortablePostgresDialect
 from helix_sessions.values.shares import Bounds
 from tests.parallel import ROOT, joined_database_environment, run_processes, run_threads, wait_until
@@ -497,9 +497,7 @@ def test_without_one_statement_a_session_is_claimed_once(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where statements cannot be joined, another may be faster between the look and the lock."""
-    monkeypatch.setattr(Conf, "PORTABLE_WRITES", True)
-    monkeypatch.setattr(PortablePostgresDialect, "skips_locked_rows", False)  # as on a cluster
-    choose_again()
+    monkeypatch.setattr(PortablePostgresDialect, "searches_unlocked", True)  # as on a cluster
     for number in range(12):
         add(store, f"s{number}")
 
@@ -509,10 +507,8 @@ def test_without_one_statement_a_session_is_claimed_once(
             found.append(driver.session_id)
         return found
 
-    try:
+    with table_by_table():
         claims: Any = run_threads(6, claimed)
-        found = [key for keys in claims for key in keys]
-        assert sorted(found) == sorted(f"s{number}" for number in range(12))
-        assert set(Session.objects.values_list("fence", flat=True)) == {1}
-    finally:
-        choose_again()
+    found = [key for keys in claims for key in keys]
+    assert sorted(found) == sorted(f"s{number}" for number in range(12))
+    assert set(Session.objects.values_list("fence", flat=True)) == {1}

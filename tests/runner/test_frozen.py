@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test import override_settings
 
 from helix_sessions.exceptions import SessionBusy, StoreUnavailable
 from helix_sessions.runtime import SessionRunner, ToolResult, TurnContext
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from helix_sessions.store.engine.dialect import table_by_table
 from helix_sessions.types import Lease
 from tests.invariants import assert_valid_transcript, dump
 from tests.parallel import Worker
@@ -122,8 +122,7 @@ def in_a_transaction(session: str, idle_timeout: int | None) -> str:
             freeze()
         return execute(sql, *rest)
 
-    portable = override_settings(HELIX_SESSIONS={"PORTABLE_WRITES": True})
-    with portable, connection.execute_wrapper(freeze_before_the_run):
+    with table_by_table(), connection.execute_wrapper(freeze_before_the_run):
         return _drive(ScriptedAgent(["it was only slow"]), session)
 
 

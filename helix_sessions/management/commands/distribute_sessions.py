@@ -4,7 +4,7 @@ from typing import Any
 
 from helix_sessions.management.jobs import JobCommand
 from helix_sessions.models.databases import sessions_database
-from helix_sessions.store.maintenance.distribution import distribute
+from helix_sessions.store.maintenance.distribution import COORDINATOR, distribute
 
 
 class Command(JobCommand):
@@ -35,6 +35,9 @@ examples:
         if not done:
             self.stdout.write("Every table is distributed already.")
         for name, column, beside in done:
+            if beside == COORDINATOR:
+                self.stdout.write(f"{name} on the coordinator")
+                continue
             where = "in a group of its own" if beside == "none" else f"beside {beside}"
             self.stdout.write(f"{name} by {column}, {where}")
         if options["dry_run"]:

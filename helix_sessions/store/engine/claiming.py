@@ -159,8 +159,13 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
     connection = connections[using]
     if not _is_there(connection, wanted):  # without a lock that others would wait for
         return None
+    found = None
+    if wanted.session_id is None and dialect_of(connection).searches_unlocked:
+        found = _candidate(connection, wanted, bounds)
+        if found is None:
+            return None
     with write_tree(using) as tree:
-        found = _candidate(tree.connection, wanted, bounds)
+        found = found or _candidate(tree.connection, wanted, bounds)
         if found is None:
             return None
         session_id, before, turn = found

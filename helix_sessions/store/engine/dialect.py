@@ -5,22 +5,20 @@ use one of these databases is one more class there, and one more line in `_CLASS
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from django.core.signals import setting_changed
 from django.db import DatabaseError, models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.models.fields import among
+from helix_sessions.models.sql import ask_again, is_distributed
 
 if TYPE_CHECKING:
     from helix_sessions.store.engine.remembered_rows import KnownRow
@@ -148,6 +146,8 @@ class Dialect(ABC):
     """Whether one statement finds a session to drive, takes it and returns it."""
     skips_locked_rows: ClassVar[bool] = False
     """Whether a query can leave out the rows that others are taking at this moment."""
+    searches_unlocked: ClassVar[bool] = False
+    """Whether a session to drive is looked for before the transaction that takes it."""
 
     reads_any_tables: ClassVar[bool] = True
     """Whether one query may read tables of the session and tables that are shared by all."""
@@ -233,6 +233,11 @@ class Dialect(ABC):
         """What a row takes on average, with its indexes; `None` where that is not known."""
         return None
 
+    recurses_over_sessions: ClassVar[bool] = True
+    """Whether one query can follow sessions to their sub-sessions at any depth."""
+    takes_triggers: ClassVar[bool] = True
+    """Whether the tables of sessions can have triggers."""
+
     def has_citus(self, connection: BaseDatabaseWrapper) -> bool:
         """Whether tables can be spread over the machines of a Citus cluster."""
         return False
@@ -245,14 +250,7 @@ _CLASSES = {
     "sqlite": "helix_sessions.store.engine.sqlite.SqliteDialect",
 }
 _chosen: dict[str, Dialect] = {}
-"""By alias. A setting may choose, so it is forgotten when the settings change."""
-_distributed: dict[str, bool] = {}
-"""By alias, whether Citus has the sessions: what was asked once."""
-
-_CITUS = "SELECT to_regclass('pg_dist_partition') IS NOT NULL"
-_SESSIONS_ARE_DISTRIBUTED = (
-    "SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass('helix_sessions_session'))"
-)
+"""By alias."""
 
 
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
@@ -263,10 +261,30 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
         return _choose(connection)
 
 
+_table_by_table = [False]
+
+
+@contextmanager
+def table_by_table(on: bool = True) -> Iterator[None]:
+    """Write in the way that every database takes, not in the better one of this: for tests, to compare."""
+    before, _table_by_table[0] = _table_by_table[0], on
+    _chosen.clear()
+    try:
+        yield
+    finally:
+        _table_by_table[0] = before
+        _chosen.clear()
+
+
+def writes_table_by_table() -> bool:
+    """Whether the better way is not taken."""
+    return _table_by_table[0]
+
+
 def choose_again() -> None:
     """Forget the choices: the tables have moved."""
     _chosen.clear()
-    _distributed.clear()
+    ask_again()
 
 
 def _choose(connection: BaseDatabaseWrapper) -> Dialect:
@@ -275,36 +293,18 @@ def _choose(connection: BaseDatabaseWrapper) -> Dialect:
         raise NotConfigured(f"Sessions cannot be stored in {vendor}. Use PostgreSQL or SQLite.")
     if vendor != "postgresql":
         return _chosen.setdefault(connection.alias, _instance(_CLASSES[vendor]))
-    if conf.PORTABLE_WRITES:
-        return _chosen.setdefault(connection.alias, _instance(_CLASSES["postgresql, portable"]))
-    if connection.alias not in _distributed:
-        if connection.connection is None:  # there is no server to ask yet
-            return _instance(_CLASSES[vendor])
-        try:
-            _distributed[connection.alias] = _is_distributed(connection)
-        except DatabaseError:  # of a database that does not answer nothing is remembered
-            return _instance(_CLASSES[vendor])
-    name = "postgresql, distributed" if _distributed[connection.alias] else vendor
-    return _chosen.setdefault(connection.alias, _instance(_CLASSES[name]))
-
-
-def _is_distributed(connection: BaseDatabaseWrapper) -> bool:
-    """Whether Citus has the sessions. Asked once for a database in a process."""
-    with connection.cursor() as cursor:
-        for question in (_CITUS, _SESSIONS_ARE_DISTRIBUTED):
-            cursor.execute(question)
-            if not cursor.fetchone()[0]:
-                return False
-    return True
+    alone = _instance(_CLASSES["postgresql, portable" if writes_table_by_table() else vendor])
+    if connection.connection is None:  # there is no server to ask yet
+        return alone
+    try:
+        distributed = is_distributed(connection)
+    except DatabaseError:  # of a database that does not answer nothing is remembered
+        return alone
+    chosen = _instance(_CLASSES["postgresql, distributed"]) if distributed else alone
+    return _chosen.setdefault(connection.alias, chosen)
 
 
 @cache
 def _instance(path: str) -> Dialect:
     dialect: Dialect = import_string(path)()
     return dialect
-
-
-@receiver(setting_changed)
-def _choose_again(*, setting: str, **_: Any) -> None:
-    if setting == "HELIX_SESSIONS":
-        _chosen.clear()

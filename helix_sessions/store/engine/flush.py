@@ -26,7 +26,7 @@ def statement_by_statement(work: "UnitOfWork") -> None:
     ask(work)
     if work.ahead:
         execute_all(work.connection, work.ahead)
-    execute_all(work.connection, [*insert_statements(work), *work.statements, *_session_update(work)])
+    execute_all(work.connection, [*insert_statements(work), *work.statements, *session_update(work)])
 
 
 def ask(work: "UnitOfWork") -> None:
@@ -66,7 +66,8 @@ def session_insert(work: "UnitOfWork") -> Statement:
     return insert_sql(Session, ALL_COLUMNS, 1, skipping=True), params
 
 
-def _session_update(work: "UnitOfWork") -> list[Statement]:
+def session_update(work: "UnitOfWork") -> list[Statement]:
+    """The change of the session's row, if it has any and is not new."""
     if work.new or not work.changes:
         return []
     return [(update_sql(Session, tuple(work.changes), ("session_id",)), update_params(work))]

@@ -12,11 +12,10 @@ from django.db import DatabaseError, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from helix_sessions.conf import conf
 from helix_sessions.models import Session
 from helix_sessions.store.engine import flush
 from helix_sessions.store.engine.connection import execute, execute_all, fetch
-from helix_sessions.store.engine.dialect import Dialect, Encoder
+from helix_sessions.store.engine.dialect import Dialect, Encoder, writes_table_by_table
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.tables import update_sql
 
@@ -116,7 +115,7 @@ class SqliteDialect(Dialect):
 
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:
         """Not while queries are logged: the plain way is what is logged."""
-        return not (conf.PORTABLE_WRITES or connection.queries_logged)
+        return not (writes_table_by_table() or connection.queries_logged)
 
     def shared_row_version(self, connection: BaseDatabaseWrapper) -> str | None:
         """Inside a transaction that has written what it has to write."""

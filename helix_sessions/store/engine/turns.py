@@ -191,13 +191,21 @@ class _Search:
 
     def let_queue(self) -> None:
         """Let sessions queue whose time has come."""
-        sessions, skipping = table(Session).name, self._skipping
-        sql = (
-            f'UPDATE {sessions} SET "deferred" = (1 = 0) WHERE "session_id" IN (SELECT "session_id"'  # noqa: S608
-            f' FROM {sessions} WHERE "runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <= %s'
-            f' AND {free(self._dialect.lease_now)} ORDER BY "runnable_at" LIMIT {LATE_AT_ONCE}{skipping})'
+        sessions = table(Session).name
+        is_late = (
+            '"runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <= %s'
+            f" AND {free(self._dialect.lease_now)}"
         )
-        execute(self._connection, sql, [*self._now, *self._dialect.lease_clock()])
+        late = (
+            f'SELECT "session_id" FROM {sessions} WHERE {is_late}'  # noqa: S608
+            f' ORDER BY "runnable_at" LIMIT {LATE_AT_ONCE}{self._skipping}'
+        )
+        params = [*self._now, *self._dialect.lease_clock()]
+        found = [session_id for (session_id,) in fetch(self._connection, late, params)]
+        if found:  # without this question a cluster would be told to change rows on every node
+            among, ids = self._dialect.among('"session_id"', found)
+            sql = f'UPDATE {sessions} SET "deferred" = (1 = 0) WHERE {is_late} AND {among}'  # noqa: S608
+            execute(self._connection, sql, [*params, ids])
         self.types = [one for one in self._types() if one not in self._full_types]
 
     def highest(self, *, below: int | None) -> int | None:
@@ -246,7 +254,8 @@ class _Search:
 
     @property
     def _skipping(self) -> str:
-        return " FOR NO KEY UPDATE SKIP LOCKED" if self._dialect.skips_locked_rows else ""
+        skips = self._dialect.skips_locked_rows and not self._dialect.searches_unlocked
+        return " FOR NO KEY UPDATE SKIP LOCKED" if skips else ""
 
     def _types(self) -> Sequence[str]:
         if self._named is not None:

@@ -5,24 +5,27 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatch
+from itertools import islice
 from typing import Any, BinaryIO
 
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 
 from helix_sessions import models
 from helix_sessions.conf import conf
 from helix_sessions.content import blobs
 from helix_sessions.exceptions import BlobNotFound, BlobTooLarge, InvalidInput, MediaTypeRefused
 from helix_sessions.store.engine import kept_blobs
-from helix_sessions.store.engine.connection import execute, transaction_on
+from helix_sessions.store.engine.connection import execute
 from helix_sessions.store.engine.store import Store
+from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.engine.unit_of_work import UnitOfWork, refer_sql
 from helix_sessions.types import UNSET, Blob
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_AT_ONCE = 500
 _STRAY = timedelta(days=1)
 """A file without a row is younger than this while a transaction may still commit its row."""
 
@@ -115,9 +118,11 @@ def of_sessions(using: str, session_ids: Iterable[str]) -> list[str]:
 
 def unused(using: str, now: datetime) -> Iterator[str]:
     """The digests of what may be removed, as far as one can tell without a lock."""
-    return (
-        _unused(using, now - timedelta(seconds=conf.BLOB_GRACE)).values_list("sha256", flat=True).iterator()
-    )
+    old = _old(using, now - timedelta(seconds=conf.BLOB_GRACE)).values_list("sha256", flat=True).iterator()
+    while page := list(islice(old, _AT_ONCE)):
+        refs = models.BlobRef.objects.using(using).filter(blob__sha256__among=page)
+        used = set(refs.values_list("blob_id", flat=True))
+        yield from (sha for sha in page if sha not in used)
 
 
 def remove_unused(using: str, sha: str, now: datetime, *, grace: float | None = None) -> bool:
@@ -125,9 +130,11 @@ def remove_unused(using: str, sha: str, now: datetime, *, grace: float | None = 
     foreign key refuses that while a reference is being committed. The file goes when the row is gone."""
     before = now - timedelta(seconds=conf.BLOB_GRACE if grace is None else grace)
     with suppress(IntegrityError):
-        with transaction_on(using):
-            row = _unused(using, before).filter(sha256=sha).select_for_update(of=("self",)).first()
-            if row is None or not _unused(using, before).filter(sha256=sha, name=row.name).delete()[0]:
+        with locking_transaction(using):
+            row = _old(using, before).filter(sha256=sha).select_for_update().first()
+            if row is None or models.BlobRef.objects.using(using).filter(blob_id=sha).exists():
+                return False
+            if not models.Blob.objects.using(using).filter(sha256=sha, name=row.name).delete()[0]:
                 return False
         blobs.delete(row.sha256, row.name)
         return True
@@ -148,10 +155,9 @@ def remove_strays(using: str, now: datetime) -> int:
     return count
 
 
-def _unused(using: str, before: datetime) -> "QuerySet[models.Blob]":
-    refs = models.BlobRef.objects.using(using).filter(blob_id=OuterRef("sha256"))
-    rows = models.Blob.objects.using(using).filter(touched_at__lt=before)
-    return rows.filter(~Exists(refs)).order_by("touched_at")
+def _old(using: str, before: datetime) -> "QuerySet[models.Blob]":
+    """What no writer has just relied on."""
+    return models.Blob.objects.using(using).filter(touched_at__lt=before).order_by("touched_at")
 
 
 def _find(store: Store, sha256: str) -> models.Blob:

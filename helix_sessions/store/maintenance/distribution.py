@@ -16,6 +16,8 @@ from helix_sessions.models import (
     Alert,
     Blob,
     BulkAction,
+    Instructions,
+    InstructionsRevision,
     Memory,
     MemoryVector,
     RunTally,
@@ -26,6 +28,7 @@ from helix_sessions.models import (
     SpendEntry,
     SpendLimit,
     SpendTotal,
+    ToolRule,
     Webhook,
     WebhookDelivery,
     Worker,
@@ -52,8 +55,13 @@ _ON_THE_COORDINATOR = (
     SpendTotal,
     Schedule,
     ScheduleFiring,
+    Instructions,
+    InstructionsRevision,
+    ToolRule,
 )
 _REFERENCE = "reference"
+COORDINATOR = "coordinator"
+_WITHOUT_COLUMN = {_REFERENCE: sql.SPREAD_WHOLE_TABLE, COORDINATOR: sql.KEEP_TABLE}
 
 _MISSING = (
     "The Citus extension is not installed in this database. Install it on every machine of the cluster, "
@@ -71,22 +79,24 @@ class Placement(NamedTuple):
     column: str
     beside: str
     """The table it is co-located with; `none` for the first of a group, `reference` for one that every node
-    has whole."""
+    has whole, `coordinator` for one that stays there."""
 
 
 def placements() -> Iterator[Placement]:
-    """Every table but those of webhooks, spending and schedules, which are few rows and stay on the
-    coordinator. A table without a session is distributed by the first column of its primary key; vectors lie
-    beside their memories."""
+    """Where each table goes. A table without a session is distributed by the first column of its primary key;
+    what is few rows stays on the coordinator, but Citus is told of it: a transaction that writes there and on
+    a node is then committed in two phases, so both or neither is done. Memories belong to no session and are
+    searched as a whole; they stay there too, and Citus need not know."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
     for model in child_tables():
         yield Placement(_name(model), "session_id", sessions)
     for model in apps.get_app_config("helix_sessions").get_models():
-        if model not in (Session, Blob, *child_tables(), *_ON_THE_COORDINATOR):
-            beside = _name(Memory) if model is MemoryVector else "none"
-            yield Placement(_name(model), key_of(model)[0], beside)
+        if model not in (Session, Blob, Memory, MemoryVector, *child_tables(), *_ON_THE_COORDINATOR):
+            yield Placement(_name(model), key_of(model)[0], "none")
+    for model in _ON_THE_COORDINATOR:
+        yield Placement(_name(model), "", COORDINATOR)
 
 
 def distribute(using: str, *, dry_run: bool = False) -> list[Placement]:
@@ -103,8 +113,9 @@ def distribute(using: str, *, dry_run: bool = False) -> list[Placement]:
             execute(connection, ONE_CONNECTION, [], prepare=False)
             with _without_foreign_keys(connection, [placement.table for placement in missing]):
                 for placement in missing:
-                    if placement.beside == _REFERENCE:
-                        execute(connection, sql.SPREAD_WHOLE_TABLE, [placement.table], prepare=False)
+                    if placement.beside in _WITHOUT_COLUMN:
+                        statement = _WITHOUT_COLUMN[placement.beside]
+                        execute(connection, statement, [placement.table], prepare=False)
                     else:
                         execute(connection, sql.SPREAD_TABLE, list(placement), prepare=False)
             connection.on_commit(choose_again)

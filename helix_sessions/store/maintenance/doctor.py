@@ -70,7 +70,8 @@ def examine_sessions(
             on_progress(examined.sessions)
 
     job = Job(_Examined(), on_progress=progress, should_stop=should_stop)
-    if session_ids is None and not is_guarded(store._connection):
+    can_guard = dialect_of(store._connection).takes_triggers
+    if session_ids is None and can_guard and not is_guarded(store._connection):
         tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
     for count, scope in job.over(_scopes(store, session_ids, page_size)):
         for check in checks(deep=deep):

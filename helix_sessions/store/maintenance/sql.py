@@ -154,6 +154,8 @@ SPREAD_TABLE = "SELECT create_distributed_table(%s::regclass, %s, colocate_with 
 
 SPREAD_WHOLE_TABLE = "SELECT create_reference_table(%s::regclass)"
 
+KEEP_TABLE = "SELECT citus_add_local_table_to_metadata(%s::regclass)"
+
 CLUSTER_NODES = "SELECT count(*) FROM pg_dist_node WHERE isactive AND shouldhaveshards"
 
 FOREIGN_KEYS = """

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.models import Memory
 from helix_sessions.store.engine.connection import execute, fetch
 from helix_sessions.store.engine.dialect import dialect_of
+from helix_sessions.store.engine.postgres import milliseconds
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.memory import filters, sql, vectors
 from helix_sessions.store.memory.filters import Condition
@@ -47,7 +49,7 @@ class Postgres:
         execute(
             connection,
             f"{stale} {_waiting(sql.put(len(rows)))}",
-            [bare, *dialect_of(connection).waiting(), *params],
+            [bare, milliseconds(conf.LOCK_TIMEOUT), *params],
             prepare=len(rows) == 1,
         )
 
@@ -59,7 +61,7 @@ class Postgres:
         params = [*encode(row), *(value for vector in vectors for value in vector)]
         text = _waiting(sql.put_new(len(vectors)))
         prepare = len(vectors) == 1
-        return bool(execute(connection, text, [*dialect_of(connection).waiting(), *params], prepare=prepare))
+        return bool(execute(connection, text, [milliseconds(conf.LOCK_TIMEOUT), *params], prepare=prepare))
 
     def put_vectors(
         self, connection: BaseDatabaseWrapper, rows: list[list[Any]], counts: dict[str, int]
@@ -118,7 +120,7 @@ class Postgres:
             connection,
             f"DELETE FROM {sql.MEMORIES} WHERE memory_id = ANY(%s::text[])"  # noqa: S608
             " AND set_config('lock_timeout', %s, true) IS NOT NULL",
-            [ids, *dialect_of(connection).waiting()],
+            [ids, milliseconds(conf.LOCK_TIMEOUT)],
         )
 
     def remove_expired(self, connection: BaseDatabaseWrapper, now: Any, limit: int) -> int:

@@ -35,6 +35,13 @@ LAST_WORD = (
 
 
 @cache
+def children(dialect: Dialect, columns: tuple[str, ...], parents: str) -> str:
+    """Columns of the sessions whose parents fit a condition."""
+    sessions = table(Session)
+    return f"SELECT {sessions.selection(dialect, columns)} FROM {sessions.name} WHERE {parents}"  # noqa: S608
+
+
+@cache
 def used_below(dialect: Dialect, columns: tuple[str, ...]) -> str:
     """Columns of the sessions below one that have used something, at any depth; each once, also in a
     circle."""

@@ -1,5 +1,6 @@
 """What a session has used: the running totals of its runs, kept in its row."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from helix_sessions.content import documents
@@ -23,11 +24,26 @@ def get_usage(store: Store, session_id: str, *, tree: bool = False) -> UsageTota
     if not whole:
         return total
     decode = table(Session).decoder(_COLUMNS)
-    for row in fetch(store._connection, sql.used_below(store._dialect, _COLUMNS), [session_id]):
+    for row in _below(store, session_id):
         usage, owner = decode(row)
         if store._owner in (UNSET, owner):
             total += read(usage)
     return total
+
+
+def _below(store: Store, session_id: str) -> Iterator[Sequence[Any]]:
+    """What is counted of the sessions below one, each once, also in a circle."""
+    if store._dialect.recurses_over_sessions:
+        yield from fetch(store._connection, sql.used_below(store._dialect, _COLUMNS), [session_id])
+        return
+    seen, level = {session_id}, [session_id]
+    while level:
+        condition, parents = store._dialect.among('"parent_session_id"', level)
+        query = sql.children(store._dialect, ("session_id", *_COLUMNS), condition)
+        found = {row[0]: row[1:] for row in fetch(store._connection, query, [parents]) if row[0] not in seen}
+        yield from found.values()
+        level = list(found)
+        seen |= found.keys()
 
 
 def add(work: UnitOfWork, report: Any) -> None:

@@ -1,6 +1,6 @@
 """The store against the model, in each of the ways it writes."""
 
-from typing import Any
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -8,6 +8,7 @@ from django.conf import settings as django_settings
 from hypothesis import HealthCheck
 from hypothesis.stateful import run_state_machine_as_test
 
+from helix_sessions.store.engine.dialect import table_by_table
 from helix_sessions.store.state import snapshots
 from tests.contract.machine.machine import StoreMachine
 from tests.lengths import at_length
@@ -43,13 +44,14 @@ if ON_POSTGRESQL:
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """How writes are flushed, and whether even small states are kept as chains of writes."""
     portable, chains = WAYS[request.param]
-    settings.HELIX_SESSIONS = {"PORTABLE_WRITES": portable}
     if chains:
         monkeypatch.setattr(snapshots, "SMALL", 50)
         monkeypatch.setattr(snapshots, "LONGEST_CHAIN", 3)
+    with table_by_table(portable):
+        yield
 
 
 @pytest.mark.timeout(600)

@@ -1,0 +1,138 @@
+"""The writes of a Citus cluster, which a single PostgreSQL takes too: all statements of a write at once."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import InternalError, connection, connections, transaction
+
+from helix_sessions.exceptions import SessionNotFound, StoreUnavailable
+from helix_sessions.models import Event, Message, Session
+from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import remembered_rows
+from helix_sessions.store.engine.citus import CitusDialect
+from tests import citus
+from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row, sent_by
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _cluster(engine: str) -> Iterator[None]:
+    if engine != "postgresql":
+        pytest.skip("about PostgreSQL")
+    needs_memory()
+    with citus.spoken():
+        yield
+
+
+@pytest.fixture
+def session(store: SessionStore) -> str:
+    store.create_session("s", agent_type="agent")
+    store.append_messages("s", [MESSAGE])
+    return "s"
+
+
+def recalled() -> Any:
+    return remembered_rows.recall(connections["default"], "s")
+
+
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What is sent at once from here on."""
+    from helix_sessions.store.engine import citus as module
+
+    sent: list[list[str]] = []
+    send = module._Pipeline._send
+
+    def note(self: Any, statements: Any) -> None:
+        listed = list(statements)
+        sent.append([sql for sql, _ in listed])
+        send(self, listed)
+
+    monkeypatch.setattr(module._Pipeline, "_send", note)
+    return sent
+
+
+def test_a_write_on_a_remembered_row_is_one_round_trip(
+    store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = pipelines(monkeypatch)
+    store.append_messages(session, [MESSAGE])
+    [statements] = sent
+    assert (statements[0], statements[-1]) == ("BEGIN", "COMMIT")
+    assert not any(sql.startswith("SELECT") for sql in statements)
+    assert_gapless(store)
+
+
+def test_statements_that_are_watched_are_the_same(store: SessionStore, session: str) -> None:
+    assert not reads_the_row(store)
+    sent = sent_by(lambda: store.append_messages(session, [MESSAGE]))
+    assert (sent[0], sent[-1]) == ("BEGIN", "COMMIT")
+    assert_gapless(store)
+
+
+def test_a_row_that_was_changed_past_the_store_is_read_again(store: SessionStore, session: str) -> None:
+    Session.objects.update(step_count=41)
+    assert store.increment_step_count(session) == 42
+    assert recalled() is not None
+    assert_gapless(store)
+
+
+def test_of_a_session_that_is_gone_nothing_is_written(store: SessionStore, session: str) -> None:
+    for model in (Message, Event, Session):
+        with connection.cursor() as cursor:
+            cursor.execute("SET session_replication_role = replica")
+            cursor.execute(f"DELETE FROM {model._meta.db_table} WHERE session_id = 's'")
+            cursor.execute("SET session_replication_role = DEFAULT")
+    assert recalled() is not None
+    with pytest.raises(SessionNotFound):
+        store.append_messages(session, [MESSAGE])
+    assert not Event.objects.exists()
+    store.create_session("s", agent_type="agent")  # the connection is usable
+
+
+def test_a_node_that_is_lost_before_the_commit_has_written_nothing(
+    store: SessionStore, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from helix_sessions.store.engine import flush
+
+    def lost(_work: Any) -> Iterator[Any]:
+        yield "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '08006'; END $$", ()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flush, "insert_statements", lost)
+        with pytest.raises(StoreUnavailable):
+            store.append_messages(session, [MESSAGE])
+    store.append_messages(session, [MESSAGE])
+    assert store.get_message_count(session) == 2
+    assert_gapless(store)
+
+
+def test_an_internal_error_is_a_commit_whose_outcome_is_unknown() -> None:
+    error = InternalError("could not commit transaction for shard")
+    error.__cause__ = psycopg.errors.InternalError_()
+    assert CitusDialect().is_outcome_unknown(error)
+    error.__cause__ = psycopg.errors.InvalidCursorDefinition()
+    assert not CitusDialect().is_outcome_unknown(error)
+
+
+def test_what_was_spent_and_how_limits_stand_go_with_the_write(store: SessionStore, session: str) -> None:
+    store.set_spend_limit(scope="all", window="total", tokens=100)
+    store.create_run(session, run_id="r")
+    usage = {"input_tokens": 5, "output_tokens": 6}
+    store.update_run_status(session, "r", "completed", usage=usage)
+    [status] = store.spend_status()
+    assert status.used_tokens == 11
+
+
+def test_in_the_callers_transaction(store: SessionStore, session: str) -> None:
+    with transaction.atomic():
+        store.append_messages(session, [MESSAGE])
+        store.set_expiry(session, datetime(2100, 1, 1, tzinfo=UTC))
+        transaction.set_rollback(True)
+    assert store.get_message_count(session) == 1
+    store.append_messages(session, [MESSAGE] * 100)
+    assert store.get_message_count(session) == 101
+    assert_gapless(store)
