@@ -51,6 +51,19 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
 
+class SessionMoved(SessionNotFound):
+    """The session is in another database, `cell`. Repeat the call there."""
+
+    code = "session_moved"
+
+    def __init__(self, message: str | None = None, *, cell: str) -> None:
+        super().__init__(message or f"The session is in the database {cell!r} now. Repeat the call there.")
+        self.cell = cell
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(SessionMoved, str(self), cell=self.cell), ()
+
+
 class RunNotFound(NotFound):
     """The session has no run with this id."""
 
