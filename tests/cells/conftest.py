@@ -83,14 +83,17 @@ def in_cells(test: Callable[[Cells], None]) -> Callable[..., None]:
     return run
 
 
-def _call(index: int, module: str, name: str, database: str) -> str:
+def join_cells(database: str) -> Cells:
+    """Both databases, empty but for the owner."""
     know_second(database)
     call_command("flush", database="second", interactive=False, verbosity=0, inhibit_post_migrate=True)
     owner = get_user_model().objects.create_user("alice")
+    return Cells(SessionStore("default"), SessionStore("second"), owner, database)
+
+
+def _call(index: int, module: str, name: str, database: str) -> str:
     try:
-        getattr(importlib.import_module(module), name).body(
-            Cells(SessionStore("default"), SessionStore("second"), owner, database)
-        )
+        getattr(importlib.import_module(module), name).body(join_cells(database))
     except BaseException:
         return format_exc()
     finally:

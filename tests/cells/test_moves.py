@@ -38,7 +38,7 @@ def fill(cells: Cells) -> None:
     store.create_session("child", agent_type="writer", owner=cells.owner, parent_session_id="talk")
     store.admit_input("child", "hello", input_id="first")
     store.create_session("waiting", agent_type="writer", owner=cells.owner)
-    run = store.create_run("waiting")
+    store.create_run("waiting")
     call = {"id": "c1", "type": "function", "function": {"name": "ask", "arguments": "{}"}}
     store.append_messages("waiting", [{"role": "assistant", "content": None, "tool_calls": [call]}])
     store.create_session("elsewhere", agent_type="writer")
@@ -91,7 +91,7 @@ def test_the_source_refuses_and_names_the_other_database(cells: Cells) -> None:
 def test_a_copy_is_absent_until_it_is_live(cells: Cells) -> None:
     fill(cells)
     cells.here.request_run("waiting")
-    stopped = iter([False] * 6 + [True] * 100)
+    stopped = iter([False] * 2 + [True] * 100)
     cells.here.move_owner(cells.owner, "second", should_stop=lambda: next(stopped))
     assert MovedSession.objects.using("second").filter(state="arriving").count() == 3
     assert cells.there.list_sessions().items == []
