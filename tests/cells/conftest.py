@@ -60,7 +60,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _migrate(index: int, name: str) -> str:
     know_second(name)
-    call_command("migrate", "helix_sessions", database="second", verbosity=0)
+    call_command("migrate", database="second", verbosity=0)
     return ""
 
 
@@ -74,7 +74,7 @@ def in_cells(test: Callable[[Cells], None]) -> Callable[..., None]:
 
     @wraps(test)
     def run(other_cell: str) -> None:
-        (failure,) = run_processes(1, _call, test.__module__, test.__name__, other_cell)
+        (failure,) = run_processes(1, _call, test.__module__, test.__name__, other_cell, timeout=300)
         if failure:
             pytest.fail(str(failure), pytrace=False)
 
