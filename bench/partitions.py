@@ -1,4 +1,4 @@
-"""`python -m bench.partitions [--events N]`: the tables of messages and events plain, and partitioned by hash.
+"""`python -m bench.partitions [--events N]`: messages and events in plain tables, and partitioned by hash.
 
 Both databases are filled by the server with the same sessions, in the order in which many sessions grow side
 by side. Then the same calls are timed on both in turn, events are deleted as retention does it, and the
@@ -11,6 +11,7 @@ import os
 import random
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -56,7 +57,7 @@ def main() -> None:
         django.setup()
         found: dict[str, object] = {"sessions": sessions, "events": sessions * EVENTS_EACH}
         for form in FORMS:
-            found[f"{form}: fill, s"] = round(seconds(lambda form=form: fill(place, form, sessions)), 1)  # type: ignore[misc]
+            found[f"{form}: fill, s"] = round(seconds(partial(fill, place, form, sessions)), 1)
             tell(found)
         place.settle(*FORMS)
         found |= calls(place, sessions)
@@ -149,9 +150,8 @@ def calls(place: Place, sessions: int) -> dict[str, object]:
     numbers = {form: iter(random.Random(1).sample(range(1, sessions + 1), sessions)) for form in FORMS}
 
     def pick(form: str) -> None:
-        ((state["id"],),) = place.execute(
-            f"SELECT {SESSION_ID} FROM (SELECT {next(numbers[form])} AS n) AS one", form
-        )
+        row = f"SELECT {SESSION_ID} FROM (SELECT {next(numbers[form])} AS n) AS one"
+        ((state["id"],),) = place.execute(row, form)
         ours[form].open(state["id"])
 
     timed: dict[str, Callable[[Ours], object]] = {
@@ -164,10 +164,7 @@ def calls(place: Place, sessions: int) -> dict[str, object]:
     }
     found: dict[str, object] = {}
     for name, call in timed.items():
-        tasks = [
-            Task(form, lambda form=form: call(ours[form]), lambda form=form: pick(form), repeat=1)  # type: ignore[misc]
-            for form in FORMS
-        ]
+        tasks = [Task(form, partial(call, ours[form]), partial(pick, form), repeat=1) for form in FORMS]
         for form, timing in interleave(tasks, 200, warm_up=20).items():
             spread = Spread.of(timing.seconds).scaled(1000)
             found[f"{form}: {name}, ms"] = [round(x, 3) for x in (spread.low, spread.middle, spread.high)]
@@ -218,10 +215,8 @@ def sizes(place: Place, form: str) -> dict[str, object]:
 def compact_ids(place: Place) -> dict[str, object]:
     """The plain tables again, compacted: with ids as they are, and as `uuid`."""
     found: dict[str, object] = {}
-    for table, key in (
-        ("helix_sessions_event", "session_id, seq"),
-        ("helix_sessions_message", "session_id, position, seq"),
-    ):
+    keys = {"helix_sessions_event": "session_id, seq", "helix_sessions_message": "session_id, position, seq"}
+    for table, key in keys.items():
         columns = [
             name
             for (name,) in place.execute(
@@ -238,10 +233,12 @@ def compact_ids(place: Place) -> dict[str, object]:
                 "plain",
             )
             place.execute(f"ALTER TABLE compact ADD PRIMARY KEY ({key})", "plain")
-            ((heap, index),) = place.execute(
-                "SELECT pg_table_size('compact'), pg_indexes_size('compact')", "plain"
+            ((heap, index, rows),) = place.execute(
+                "SELECT pg_table_size('compact'), pg_indexes_size('compact'), count(*) FROM compact", "plain"
             )
-            found[f"{table}, id as {label}: bytes of a row, heap and key"] = [heap / 1e6, index / 1e6]
+            found[f"{table}, id as {label}: bytes of a row, table and key"] = [
+                round(size / rows, 1) for size in (heap, index)
+            ]
             place.execute("DROP TABLE compact", "plain")
     return found
 

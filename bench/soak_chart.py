@@ -27,8 +27,7 @@ def chart(samples: list[dict[str, float]]) -> str:
         f"<title>Mixed load over {end:.0f} minutes; 1 is the first quarter</title>\n"
         '<rect width="100%" height="100%" fill="#ffffff"/>\n'
         + "\n".join(parts)
-        + f'\n<text x="{LEFT}" y="{height - 8}">0 to {end:.0f} minutes; 1 is the median of the first quarter</text>'
-        "\n</svg>\n"
+        + f'\n<text x="{LEFT}" y="{height - 8}">0 to {end:.0f} minutes; 1 is the first quarter</text>\n</svg>\n'
     )
 
 

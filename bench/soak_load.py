@@ -20,7 +20,7 @@ Piece = tuple[str, Callable[[], Any]]
 
 
 def run(role: str, number: int, pipe: Connection) -> None:
-    """Work until the other end of the pipe is closed; about once a second the seconds of each piece go out."""
+    """Work until the other end of the pipe is closed; once a second the seconds of each piece go out."""
     import django
 
     django.setup()
