@@ -21,13 +21,14 @@ def chart(samples: list[dict[str, float]]) -> str:
         parts.append(_panel(samples, title, names, number * (HEIGHT + TOP + 14)))
     height = len(PANELS) * (HEIGHT + TOP + 14) + 24
     end = samples[-1]["s"] / 60
+    caption = f"0 to {end:.0f} minutes; 1 is the first quarter"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"'
         ' font-family="system-ui, sans-serif" font-size="12" fill="#1f2933">\n'
         f"<title>Mixed load over {end:.0f} minutes; 1 is the first quarter</title>\n"
         '<rect width="100%" height="100%" fill="#ffffff"/>\n'
         + "\n".join(parts)
-        + f'\n<text x="{LEFT}" y="{height - 8}">0 to {end:.0f} minutes; 1 is the first quarter</text>\n</svg>\n'
+        + f'\n<text x="{LEFT}" y="{height - 8}">{caption}</text>\n</svg>\n'
     )
 
 
