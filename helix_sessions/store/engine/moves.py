@@ -6,7 +6,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionMoved
 from helix_sessions.models import MovedOwner, MovedSession
-from helix_sessions.models.moves import ARRIVING, LEAVING, LEFT, SETTLING
+from helix_sessions.models.moves import LEAVING, LEFT, SETTLING
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.tables import table
 from helix_sessions.types import UNSET
@@ -47,8 +47,3 @@ def _refusal(state: str, cell: str, who: str) -> HelixSessionsError:
     if state == LEAVING:
         return SessionMoved(f"{who} is moving to the database {cell!r}. Repeat the call there.", cell=cell)
     return SessionBusy(f"{who} is on the way here from the database {cell!r}. Repeat the call in a moment.")
-
-
-def is_on_its_way(state: str) -> bool:
-    """Whether the rows of a hidden session are here."""
-    return state in (ARRIVING, LEAVING)
