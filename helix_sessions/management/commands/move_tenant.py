@@ -29,6 +29,11 @@ examples:
         owner.add_argument("--owner", metavar="USERNAME", help="The account.")
         owner.add_argument("--owner-id", metavar="KEY", help="The same by primary key.")
         parser.add_argument("--to", required=True, metavar="ALIAS", help="The database to move to.")
+        parser.add_argument(
+            "--shared-storage",
+            action="store_true",
+            help="Both databases have the same BLOB_STORAGE and ARCHIVE_STORAGE, so files need not move.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         progress = Progress(self.stderr, "sessions")
@@ -36,6 +41,7 @@ examples:
             summary = SessionStore(options["database"]).move_owner(
                 owner_of(options),
                 options["to"],
+                shared_storage=options["shared_storage"],
                 on_progress=lambda so_far: progress(so_far.sessions),
                 should_stop=stop,
             )

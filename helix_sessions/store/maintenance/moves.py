@@ -18,7 +18,7 @@ from django.db import connections
 from django.utils import timezone
 
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput, SessionBusy, SessionNotFound
-from helix_sessions.models import MovedOwner, MovedSession
+from helix_sessions.models import ArchivedRange, BlobRef, MovedOwner, MovedSession
 from helix_sessions.models.moves import ARRIVING, LEAVING, LEFT, SETTLING
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import connect, transaction_on
@@ -48,6 +48,7 @@ def move_owner(
     owner: Any,
     to: str,
     *,
+    shared_storage: bool = False,
     on_progress: Callable[[MoveSummary], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> MoveSummary:
@@ -56,10 +57,15 @@ def move_owner(
     Calls for a session that has gone raise `SessionMoved`, which names the other database. When this is
     stopped or killed nothing is lost: call it again, and it goes on. Called again at the end, it moves
     what processes that still used the old database have left there since.
+
+    Posted attachments and archived events are in files. An owner who has any moves only with
+    `shared_storage`, which says that both databases have the same storages.
     """
     key = inputs.required_owner_key(owner)
     route = _checked_route(store, key_of_owner(key), to)
     job = Job(MoveSummary(), _log, on_progress=on_progress, should_stop=should_stop)
+    if not shared_storage:
+        _refuse_files(store, key)
     state = _begin(route)
     if state != LEFT:
         _copy_all(store, route, key, job)
@@ -88,6 +94,19 @@ def _checked_route(store: Store, tenant: str, to: str) -> Route:
         if connections[alias].in_atomic_block:
             raise InvalidInput("A move is many transactions; it cannot be a part of one.")
     return Route(tenant, store.using, to)
+
+
+def _refuse_files(store: Store, owner: Any) -> None:
+    """Raise `InvalidInput` if a session of the owner has content in files."""
+    for root in exports.roots_of_owner(store, owner):
+        members = exports.tree_of(store.using, root, tombstones=True)
+        blobs = BlobRef.objects.using(store.using).filter(posted=True)
+        archives = ArchivedRange.objects.using(store.using)
+        if any(rows.filter(session__session_id__among=members).exists() for rows in (blobs, archives)):
+            raise InvalidInput(
+                f"The tree {root!r} has attachments or archived events in files. Say shared_storage if both "
+                "databases have the same BLOB_STORAGE and ARCHIVE_STORAGE."
+            )
 
 
 # The owner
