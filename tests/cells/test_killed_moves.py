@@ -142,12 +142,12 @@ def write(key: str, name: str, stop: Path) -> int:
 def _move_until_done(owner: Any, name: str) -> int:
     """Start movers and kill them, each later than the one before; returns how many were killed."""
     random = Random(26)
-    for number in range(60):
+    for number in range(30):
         mover: Worker[str] = Worker(move, owner, name)
         try:
             mover.wait_until_ready()
             mover.go()
-            mover.process.join(random.random() * 0.02 * 1.25**number)
+            mover.process.join((0.5 + random.random()) * 0.05 * 1.7**number)
             if mover.process.exitcode is None and not mover._pipe.poll(0):
                 continue
             assert mover.result() == "done"
