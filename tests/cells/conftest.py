@@ -44,24 +44,20 @@ def other_cell(
         _copy_file(Path(connection.settings_dict["NAME"]), path)
         yield str(path)
         return
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("DROP DATABASE IF EXISTS helix_cell")
-        cursor.execute("CREATE DATABASE helix_cell")
-    assert run_processes(1, _migrate, "helix_cell") == [""]
+    name = connection.settings_dict["NAME"]
+    with django_db_blocker.unblock():
+        connection.close()  # a database that is used cannot be copied
+        with connection._nodb_cursor() as cursor:
+            cursor.execute("DROP DATABASE IF EXISTS helix_cell")
+            cursor.execute(f'CREATE DATABASE helix_cell TEMPLATE "{name}"')
     yield "helix_cell"
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
+    with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
         cursor.execute("DROP DATABASE helix_cell WITH (FORCE)")
 
 
 def _copy_file(source: Path, target: Path) -> None:
     with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
         one.backup(other)
-
-
-def _migrate(index: int, name: str) -> str:
-    know_second(name)
-    call_command("migrate", database="second", verbosity=0)
-    return ""
 
 
 def know_second(name: str) -> None:
