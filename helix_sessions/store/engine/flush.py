@@ -1,6 +1,6 @@
 """The parts of a flush that the dialects share: what a unit of work collected, as statements."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import models, transaction
@@ -67,7 +67,7 @@ def session_insert(work: "UnitOfWork") -> Statement:
     return insert_sql(Session, ALL_COLUMNS, 1, skipping=True), params
 
 
-def insert_session(work: "UnitOfWork", sql: str, params: list[Any]) -> bool:
+def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> bool:
     """Insert a new session's row, unless its id is taken; returns whether it was not. A session that is in
     another cell, or whose owner is, is refused: the statement itself asks, so that creation takes no other.
     The children of a session that is here may be created here."""
