@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from functools import partial
 from typing import Any, ClassVar
 
 
@@ -13,6 +12,16 @@ class HelixSessionsError(Exception):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or type(self).__doc__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[HelixSessionsError], args: tuple[Any, ...], values: dict[str, Any]) -> Any:
+    """An error of another process, as it was raised."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error
 
 
 class InvalidInput(HelixSessionsError, ValueError):
@@ -49,6 +58,16 @@ class SessionNotFound(NotFound):
     """There is no session with this id."""
 
     code = "session_not_found"
+
+
+class SessionMoved(SessionNotFound):
+    """The session is in another database, `cell`. Repeat the call there."""
+
+    code = "session_moved"
+
+    def __init__(self, message: str | None = None, *, cell: str) -> None:
+        super().__init__(message or f"The session is in the database {cell!r} now. Repeat the call there.")
+        self.cell = cell
 
 
 class RunNotFound(NotFound):
@@ -113,9 +132,6 @@ class EventsArchived(NotFound):
     def __init__(self, *, first_available_seq: int) -> None:
         super().__init__(f"The log begins at event {first_available_seq}; what came before was archived.")
         self.first_available_seq = first_available_seq
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(EventsArchived, first_available_seq=self.first_available_seq), ()
 
 
 class Conflict(HelixSessionsError):
@@ -210,15 +226,6 @@ class StillWaiting(Conflict):
             f" and for {len(self.sub_session_ids)} sub-sessions."
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_still_waiting, (str(self), self.tool_call_ids, self.sub_session_ids)
-
-
-def _rebuild_still_waiting(
-    message: str, tool_call_ids: tuple[str, ...], sub_session_ids: tuple[str, ...]
-) -> StillWaiting:
-    return StillWaiting(message, tool_call_ids=tool_call_ids, sub_session_ids=sub_session_ids)
-
 
 class InputConflict(Conflict):
     """The input id is used for another input, or the input is not pending any more."""
@@ -248,9 +255,6 @@ class LeaseHeld(Conflict):
         self.owner = owner
         self.expires_at = expires_at
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LeaseHeld, (self.owner, self.expires_at)
-
 
 class StaleState(Conflict):
     """The session is not at the version that the caller expected."""
@@ -265,10 +269,6 @@ class StaleState(Conflict):
         self.expected_version = expected_version
         self.current_version = current_version
         self.current_status = current_status
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = ("expected_version", "current_version", "current_status")
-        return partial(type(self), **{name: getattr(self, name) for name in names}), ()
 
 
 class SessionConflict(StaleState):
@@ -328,9 +328,6 @@ class ContentUnreadable(HelixSessionsError):
         super().__init__(message or "This content cannot be decrypted.")
         self.key_id = key_id
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(ContentUnreadable, str(self), key_id=self.key_id), ()
-
 
 class InvalidExport(HelixSessionsError, ValueError):
     """The import is not a complete export of sessions."""
@@ -377,9 +374,6 @@ class ContextUnavailable(HelixSessionsError):
         self.keys = tuple(keys)
         super().__init__(message or f"These sources of the context are unavailable: {', '.join(self.keys)}.")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(ContextUnavailable, str(self), keys=self.keys), ()
-
 
 class ContextOverflow(HelixSessionsError):
     """The model refused a context as too long. An agent raises it, before it has stored anything."""
@@ -395,6 +389,3 @@ class TransientError(HelixSessionsError):
     def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(TransientError, str(self), retry_after=self.retry_after), ()

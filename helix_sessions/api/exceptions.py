@@ -26,6 +26,7 @@ STATUS_OF: dict[type[Exception], int] = {
     exceptions.InvalidWrites: 422,
     exceptions.IdempotencyKeyReused: 422,
     exceptions.NotFound: 404,
+    exceptions.SessionMoved: 421,
     exceptions.EventsArchived: 410,
     exceptions.Conflict: 409,
     exceptions.StaleState: 412,

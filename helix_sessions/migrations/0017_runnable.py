@@ -11,6 +11,7 @@ from django.db import migrations, models
 from django.utils import timezone
 
 import helix_sessions.models.fields
+from helix_sessions.migrations._online import DeclareCheck, DeclareIndex, WaitBriefly
 from helix_sessions.models.guard import lower_guard, raise_guard
 
 AT_ONCE = 500
@@ -49,6 +50,7 @@ class Migration(migrations.Migration):
     dependencies = [("helix_sessions", "0016_write_marks_and_lease_tokens")]
 
     operations = [
+        WaitBriefly(),
         migrations.RunPython(lower_guard_on_sqlite, raise_guard_on_sqlite),
         migrations.RemoveConstraint(model_name="session", name="helix_session_counters"),
         migrations.AddField(
@@ -85,7 +87,7 @@ class Migration(migrations.Migration):
             field=helix_sessions.models.fields.DocumentField(null=True),
         ),
         migrations.RunPython(note_runnable, migrations.RunPython.noop, elidable=True),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="event",
             index=models.Index(
                 condition=models.Q(("turn_id__isnull", False)),
@@ -93,7 +95,7 @@ class Migration(migrations.Migration):
                 name="helix_event_turn_idx",
             ),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="run",
             index=models.Index(
                 condition=models.Q(("error_fingerprint__isnull", False)),
@@ -101,7 +103,7 @@ class Migration(migrations.Migration):
                 name="helix_run_error_idx",
             ),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="session",
             index=models.Index(
                 condition=models.Q(("runnable_at__isnull", False)),
@@ -109,7 +111,7 @@ class Migration(migrations.Migration):
                 name="helix_session_runnable_idx",
             ),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="session",
             index=models.Index(
                 condition=models.Q(("error_fingerprint__isnull", False)),
@@ -117,7 +119,7 @@ class Migration(migrations.Migration):
                 name="helix_session_error_idx",
             ),
         ),
-        migrations.AddConstraint(
+        DeclareCheck(
             model_name="session",
             constraint=models.CheckConstraint(
                 condition=django.db.models.lookups.GreaterThanOrEqual(

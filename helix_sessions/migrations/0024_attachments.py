@@ -6,6 +6,7 @@ import django.utils.timezone
 from django.db import migrations, models
 
 import helix_sessions.models.fields
+from helix_sessions.migrations._online import WaitBriefly
 
 
 class Migration(migrations.Migration):
@@ -14,6 +15,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        WaitBriefly(),
         migrations.AddField(
             model_name="session",
             name="has_blobs",

@@ -14,6 +14,7 @@ from django.db import migrations, models
 
 import helix_sessions.models.fields
 import helix_sessions.models.schedules
+from helix_sessions.migrations._online import DeclareIndex, WaitBriefly
 from helix_sessions.models.guard import lower_guard, raise_guard
 
 
@@ -35,6 +36,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        WaitBriefly(),
         migrations.RunPython(lower_guard_on_sqlite, raise_guard_on_sqlite),
         migrations.CreateModel(
             name="Schedule",
@@ -158,7 +160,7 @@ class Migration(migrations.Migration):
             name="priority",
             field=models.SmallIntegerField(db_default=0, default=0),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="session",
             index=models.Index(
                 models.F("agent_type"),
@@ -172,7 +174,7 @@ class Migration(migrations.Migration):
                 name="helix_session_turn_idx",
             ),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="session",
             index=models.Index(
                 condition=models.Q(("deferred", True), ("runnable_at__isnull", False)),
@@ -180,7 +182,7 @@ class Migration(migrations.Migration):
                 name="helix_session_deferred_idx",
             ),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="session",
             index=models.Index(
                 condition=models.Q(("lease_owner__isnull", False)),

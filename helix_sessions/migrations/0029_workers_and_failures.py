@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import helix_sessions.models.fields
+from helix_sessions.migrations._online import DeclareIndex
 
 
 class Migration(migrations.Migration):
@@ -30,7 +31,7 @@ class Migration(migrations.Migration):
                 ("seen_at", models.DateTimeField()),
             ],
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="run",
             index=models.Index(
                 condition=models.Q(("ended_at__isnull", False)),
@@ -38,7 +39,7 @@ class Migration(migrations.Migration):
                 name="helix_run_ended_idx",
             ),
         ),
-        migrations.AddIndex(
+        DeclareIndex(
             model_name="session",
             index=models.Index(
                 condition=models.Q(("status", "failed")),

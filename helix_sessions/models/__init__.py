@@ -17,6 +17,7 @@ from helix_sessions.models.inputs import Input, InputClaim
 from helix_sessions.models.instructions import Instructions, InstructionsRevision
 from helix_sessions.models.memories import Memory, MemoryVector
 from helix_sessions.models.messages import Message
+from helix_sessions.models.moves import MovedOwner, MovedSession
 from helix_sessions.models.notes import Note
 from helix_sessions.models.runs import Run, RunTally
 from helix_sessions.models.saved_views import SavedView
@@ -57,6 +58,8 @@ __all__ = [
     "MemoryVector",
     "Message",
     "MessageWords",
+    "MovedOwner",
+    "MovedSession",
     "Note",
     "Run",
     "RunTally",

@@ -58,6 +58,7 @@ from helix_sessions.types import (
     Messages,
     MessageTexts,
     ModelContext,
+    MoveSummary,
     Note,
     Occupancy,
     Overlap,
@@ -1765,6 +1766,28 @@ class AsyncSessionStore:
         """
         return await sync_to_async(self._store.import_sessions)(
             lines, on_collision=on_collision, owner=owner, check=check, on_progress=on_progress
+        )
+
+    async def move_owner(
+        self,
+        owner: Any,
+        to: str,
+        *,
+        shared_storage: bool = False,
+        on_progress: Callable[[MoveSummary], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> MoveSummary:
+        """Move everything of an owner to the database with the alias `to`, while it is in use.
+
+        Calls for a session that has gone raise `SessionMoved`, which names the other database. When this is
+        stopped or killed nothing is lost: call it again, and it goes on. Called again at the end, it moves
+        what processes that still used the old database have left there since.
+
+        Posted attachments and archived events are in files. An owner who has any moves only with
+        `shared_storage`, which says that both databases have the same storages.
+        """
+        return await sync_to_async(self._store.move_owner)(
+            owner, to, shared_storage=shared_storage, on_progress=on_progress, should_stop=should_stop
         )
 
     async def cleanup_debris(

@@ -24,6 +24,7 @@ from helix_sessions.store.maintenance import (
     expiry,
     exports,
     imports,
+    moves,
     reaper,
     retention,
     rotations,
@@ -228,6 +229,7 @@ class SessionStore(Store):
     expired_session_cleanup = operation(expiry.expired_session_cleanup)
     export_sessions = operation(exports.export_sessions)
     import_sessions = operation(imports.import_sessions)
+    move_owner = operation(moves.move_owner)
     cleanup_debris = operation(reaper.cleanup_debris)
     prune_sessions = operation(retention.prune_sessions)
     archive_long_logs = operation(retention.archive_long_logs)

@@ -154,6 +154,17 @@ class TransferSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveSummary:
+    """What was moved to another database."""
+
+    trees: int = 0
+    sessions: int = 0
+    records: int = 0
+    """Rows that were written there, those that were caught up included."""
+    memories: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureSummary:
     """What was removed of a person, or in a dry run would be."""
 

@@ -20,7 +20,7 @@ from helix_sessions.models import AgentRecord, Message
 from helix_sessions.store.agents import sql
 from helix_sessions.store.calls import children
 from helix_sessions.store.context import truncate
-from helix_sessions.store.engine import inputs, open_calls
+from helix_sessions.store.engine import inputs, moves, open_calls
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.ids import new_id
@@ -92,6 +92,8 @@ def load(store: Store, session_id: str) -> Loaded:
     width = len(_COLUMNS)
     row = SessionRow.read(key, _COLUMNS, rows[0][:width])
     check_owner(key, row, store._owner)
+    if row.status == TOMBSTONE:
+        moves.refuse_moved(store._connection, key)
     found = rows[0][width:]
     return _loaded(store.using, row, agent_records.decoded(found) if found[0] is not None else None)
 

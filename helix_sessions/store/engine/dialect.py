@@ -142,6 +142,11 @@ class Dialect(ABC):
         pay."""
         return None
 
+    @abstractmethod
+    def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
+        """Wait until every transaction that writes, and has read the table, has ended, and let no other read
+        it before this one ends."""
+
     claims_in_one_statement: ClassVar[bool] = False
     """Whether one statement finds a session to drive, takes it and returns it."""
     skips_locked_rows: ClassVar[bool] = False

@@ -1,11 +1,12 @@
 """The parts of a flush that the dialects share: what a unit of work collected, as statements."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.db import models
+from django.db import models, transaction
 
 from helix_sessions.models import Session
+from helix_sessions.store.engine import moves, spending
 from helix_sessions.store.engine.connection import execute, execute_all, fetch
 from helix_sessions.store.engine.dialect import Dialect, Statement
 from helix_sessions.store.engine.remembered_rows import KnownRow
@@ -64,6 +65,20 @@ def session_insert(work: "UnitOfWork") -> Statement:
     encode = table(Session).encoder(work.dialect, ALL_COLUMNS)
     params = encode([getattr(work.session, column) for column in ALL_COLUMNS])
     return insert_sql(Session, ALL_COLUMNS, 1, skipping=True), params
+
+
+def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> bool:
+    """Insert a new session's row, unless its id is taken; returns whether it was not. A session that is in
+    another cell, or whose owner is, is refused: the statement itself asks, so that creation takes no other.
+    The children of a session that is here may be created here."""
+    session = work.session
+    tenant = spending.key_of_owner(session.owner_id) if session.parent_session_id is None else ""
+    returning = [session.session_id, tenant or moves.NO_TENANT]
+    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *returning])
+    if rows and rows[0][0] is not None:
+        transaction.set_rollback(True, using=work.connection.alias)
+        moves.refuse_new(rows[0][0], session.session_id)
+    return bool(rows)
 
 
 def session_update(work: "UnitOfWork") -> list[Statement]:

@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast
 
 from django.db import DatabaseError, connections
 
-from helix_sessions.store.engine import tracing
+from helix_sessions.exceptions import SessionNotFound
+from helix_sessions.store.engine import moves, tracing
 from helix_sessions.store.engine.connection import let_go_if_broken, outage
+from helix_sessions.types import UNSET
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +26,8 @@ def operation(function: F, *, traced: bool = True) -> F:
     `traced=False` is for calls that are no piece of work with an end, such as a subscription.
     """
     name = function.__name__
-    names_session = traced and _first_argument(function) in ("session_id", "source_id", "lease")
+    names_one = _first_argument(function) in ("session_id", "source_id", "lease")
+    names_session = traced and names_one
 
     @wraps(function)
     def call(store: Any, *args: Any, **kwargs: Any) -> Any:
@@ -34,6 +37,11 @@ def operation(function: F, *, traced: bool = True) -> F:
             session_id = _session_id(args, kwargs) if names_session else None
             with tracing.span(name, store.using, session_id):
                 return function(store, *args, **kwargs)
+        except SessionNotFound as error:
+            if names_one and type(error) is SessionNotFound:
+                named = _session_id(args, kwargs)
+                moves.refuse_moved(connections[store.using], str(named), getattr(store, "_owner", UNSET))
+            raise
         except DatabaseError as error:
             connection = connections[store.using]
             let_go_if_broken(connection)

@@ -128,6 +128,10 @@ class PortablePostgresDialect(Dialect):
         sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {_WAIT}"
         fetch(connection, sql, [name, *self.waiting()])
 
+    def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
+        self.wait_for_locks(connection, conf.LOCK_TIMEOUT)
+        execute(connection, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", [], prepare=False)
+
     @contextmanager
     def own_lock_timeout(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         if not connection.savepoint_ids:  # the transaction is the store's own
@@ -155,7 +159,7 @@ class PortablePostgresDialect(Dialect):
     def insert_session(self, work: "UnitOfWork") -> bool:
         sql, params = flush.session_insert(work)
         timed = f"(CASE WHEN {_WAIT} THEN %s END"  # for another creation of the same id
-        return execute(work.connection, sql.replace("(%s", timed, 1), [*self.waiting(), *params]) == 1
+        return flush.insert_session(work, sql.replace("(%s", timed, 1), [*self.waiting(), *params])
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.statement_by_statement(work)

@@ -85,8 +85,11 @@ class SqliteDialect(Dialect):
         """The transaction has the lock. How long it waited for it is an option of the connection."""
         return select
 
+    def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
+        """The transaction has the lock, so no other writes."""
+
     def insert_session(self, work: "UnitOfWork") -> bool:
-        return execute(work.connection, *flush.session_insert(work)) == 1
+        return flush.insert_session(work, *flush.session_insert(work))
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.statement_by_statement(work)

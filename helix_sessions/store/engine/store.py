@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import Fenced, SessionExists, SessionNotFound
 from helix_sessions.models.databases import sessions_database
-from helix_sessions.store.engine import inputs, session_rows, transactions
+from helix_sessions.store.engine import inputs, moves, session_rows, transactions
 from helix_sessions.store.engine.dialect import Dialect, dialect_of
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow
@@ -113,6 +113,7 @@ class Store:
             return
         session_rows.check_owner(session_id, row, self._owner)
         if row.status == TOMBSTONE:
+            moves.refuse_moved(self._connection, session_id)
             raise SessionExists(f"There was a session {session_id!r}, which was deleted.")
 
 

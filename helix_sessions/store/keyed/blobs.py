@@ -1,7 +1,7 @@
 """Attachments: keep one, read one, give one to a session, and remove what no session has."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatch
@@ -86,10 +86,12 @@ def copy(work: UnitOfWork, source_id: str) -> None:
         work.refer_to_blobs([digest], posted=is_posted)
 
 
-def posted(using: str, session_id: str) -> Iterator[tuple[Blob, bytes]]:
+def posted(using: str, session_id: str, *, without: Container[str] = ()) -> Iterator[tuple[Blob, bytes]]:
     """The attachments of a session that are not part of its documents."""
     refs = models.BlobRef.objects.using(using).filter(session_id=session_id, posted=True)
     for ref in refs.order_by("blob_id").select_related("blob"):
+        if ref.blob_id in without:
+            continue
         yield _value(ref.blob), blobs.read(ref.blob.sha256, ref.blob.name)
 
 

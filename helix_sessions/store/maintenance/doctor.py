@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import ContentUnreadable, HelixSessionsError, SessionNotFound
-from helix_sessions.models import Session
+from helix_sessions.models import MovedSession, Session
 from helix_sessions.models.guard import is_guarded
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import execute, fetch
@@ -75,10 +75,20 @@ def examine_sessions(
         tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
     for count, scope in job.over(_scopes(store, session_ids, page_size)):
         for check in checks(deep=deep):
-            for finding in list(check_scope(store._connection, check, scope)):
+            for finding in _without_hidden(store, list(check_scope(store._connection, check, scope))):
                 tell(_repaired(store, check, finding) if repair and finding.repairable else finding)
         job.count(sessions=count)
     return found
+
+
+def _without_hidden(store: Store, findings: list[Finding]) -> list[Finding]:
+    """Without those of sessions that are on their way between cells: parts of their rows are put away."""
+    keys = [finding.session_id for finding in findings if finding.session_id is not None]
+    if not keys:
+        return findings
+    hidden = MovedSession.objects.using(store.using).filter(moved_id__among=keys)
+    away = set(hidden.values_list("moved_id", flat=True))
+    return [finding for finding in findings if finding.session_id not in away]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,12 @@ from django.db import models
 from django.utils import timezone
 
 from helix_sessions.exceptions import InvalidInput
-from helix_sessions.models import Schedule, Session
+from helix_sessions.models import MovedSession, Schedule, Session
+from helix_sessions.models.moves import LEFT
 from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import transaction_on
+from helix_sessions.store.engine.spending import key_of_owner
 from helix_sessions.store.engine.store import Store
 from helix_sessions.store.keyed import blobs
 from helix_sessions.store.limits import spend_totals
@@ -69,6 +71,7 @@ def erase_user(
         job.summary = replace(job.summary, forks_left=tuple(sorted(forks_left - erased)))
         job.count(answers_deleted=_answers(store.using, key, dry_run))
         if key is not None:
+            job.count(answers_deleted=_departures(store.using, key, dry_run))
             job.count(memories=memory_upkeep.erase_owner(store.using, key, dry_run=dry_run))
             job.count(answers_deleted=spend_totals.erase_owner(store.using, key, dry_run=dry_run))
     return job.summary
@@ -147,6 +150,13 @@ def _schedules(using: str, owner: Any, dry_run: bool) -> int:
     rows = Schedule.objects.using(using).filter(owner_id=owner)
     with transaction_on(using):
         return rows.delete()[1].get(Schedule._meta.label, 0)
+
+
+def _departures(using: str, owner: Any, dry_run: bool) -> int:
+    """Delete what says where sessions of the account went; return how many there were."""
+    rows = MovedSession.objects.using(using).filter(owner_key=key_of_owner(owner), state=LEFT)
+    with transaction_on(using):
+        return rows.count() if dry_run else rows.delete()[0]
 
 
 def _answers(using: str, owner: Any, dry_run: bool) -> int:

@@ -1,7 +1,7 @@
 """Exports sessions as JSON Lines: whole trees, each a snapshot of one moment."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -54,8 +54,8 @@ def export_sessions(
     """
     job = Job(TransferSummary(), on_progress=on_progress, should_stop=should_stop)
     _line(file, export_rows.header())
-    for root in job.over(_roots(store, session_ids, agent_type, owner, user_id)):
-        with _one_moment(store.using) as (connection, locks):
+    for root in job.over(roots(store, session_ids, agent_type, owner, user_id)):
+        with one_moment(store.using) as (connection, locks):
             _write_tree(store, file, connection, root, locks, job)
     if not job.is_stopped and _is_of_everything_or_an_owner(session_ids, agent_type, owner, user_id):
         for line in _memories(store, owner):
@@ -70,7 +70,7 @@ def export_sessions(
     return job.summary
 
 
-def _roots(
+def roots(
     store: Store, session_ids: Iterable[str] | None, agent_type: str | None, owner: Any, user_id: str | None
 ) -> Iterator[str]:
     """The roots of the trees to export, each once."""
@@ -133,15 +133,27 @@ def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[s
         yield key
 
 
-def _top(store: Store, session_id: str, adopted: dict[str, str]) -> str:
+def roots_of_owner(store: Store, owner: Any) -> Iterator[str]:
+    """The roots of the trees in which an owner has sessions, tombstones included, each once."""
+    adopted, done = _adopted(store.using), set[str]()
+    for key in ids_of(Session.with_tombstones.using(store.using).owned_by(owner)):
+        if key not in done:
+            top = _top(store, key, adopted, tombstones=True)
+            members = tree_of(store.using, top, tombstones=True)
+            if top not in done:
+                yield top
+            done.update(members)
+
+
+def _top(store: Store, session_id: str, adopted: dict[str, str], *, tombstones: bool = False) -> str:
     """The root of the tree a session belongs to."""
-    seen = {session_id}
+    seen, sessions = {session_id}, Session.with_tombstones if tombstones else Session.objects
     while True:
-        row = store._read(session_id, ("parent_session_id",))
+        row = store._read(session_id, ("parent_session_id",), tombstones=tombstones)
         above = row.parent_session_id or adopted.get(session_id)
         if above is None or above in seen:
             return session_id
-        if not Session.objects.using(store.using).filter(session_id=above).exists():
+        if not sessions.using(store.using).filter(session_id=above).exists():
             return session_id
         seen.add(above)
         session_id = above
@@ -175,7 +187,7 @@ def _line(file: Writable, line: str) -> None:
 
 
 @contextmanager
-def _one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
+def one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
     """A transaction whose reads all see one snapshot, and that locks nothing. Inside a caller's transaction
     it is that one, and then the rows must be locked: the second value is true."""
     connection = connections[using]
@@ -212,19 +224,26 @@ def _session_lines(connection: BaseDatabaseWrapper, session_id: str) -> Iterator
     """The records of a session: its row, then those of each table in the order of its key."""
     for model in exported_tables():
         if model is BlobRef:
-            yield from _blob_lines(connection.alias, session_id)
+            yield from blob_lines(connection.alias, session_id)
             continue
-        for values in _rows(connection, model, session_id):
-            yield export_rows.write(kind_of(model), _columns(model), values)
-            if model is ArchivedRange:
-                yield from _archived_lines(
-                    session_id, dict(zip(_columns(model), values, strict=True)), connection
-                )
+        if model is ArchivedRange:
+            yield from archive_lines(connection, session_id)
+            continue
+        for values in rows_of(connection, model, session_id):
+            yield export_rows.write(kind_of(model), columns_of(model), values)
 
 
-def _blob_lines(using: str, session_id: str) -> Iterator[str]:
+def archive_lines(connection: BaseDatabaseWrapper, session_id: str) -> Iterator[str]:
+    """The archived ranges of a log, each with its events."""
+    columns = columns_of(ArchivedRange)
+    for values in rows_of(connection, ArchivedRange, session_id):
+        yield export_rows.write(kind_of(ArchivedRange), columns, values)
+        yield from _archived_lines(session_id, dict(zip(columns, values, strict=True)), connection)
+
+
+def blob_lines(using: str, session_id: str, *, without: Container[str] = ()) -> Iterator[str]:
     """The attachments that were posted; those of documents are in these documents again."""
-    for blob, data in blobs.posted(using, session_id):
+    for blob, data in blobs.posted(using, session_id, without=without):
         content = {"media_type": blob.media_type, "data": b64encode(data).decode()}
         yield documents.write({"kind": "blob", "session_id": session_id, **content})
 
@@ -260,15 +279,19 @@ def _is_elsewhere(connection: BaseDatabaseWrapper, archive: ArchivedRange) -> bo
     return (archive.storage, archive.name) != place
 
 
-def _rows(connection: BaseDatabaseWrapper, model: type[models.Model], session_id: str) -> Iterator[list[Any]]:
-    """The rows of a session in a table, read in pages."""
-    columns, key = _columns(model), key_of(model)[1:]
+def rows_of(
+    connection: BaseDatabaseWrapper, model: type[models.Model], session_id: str, *, condition: str = ""
+) -> Iterator[list[Any]]:
+    """The rows of a session in a table that fit, read in pages."""
+    columns, key = columns_of(model), key_of(model)[1:]
     decode = table(model).decoder(columns)
     places = [columns.index(name) for name in key]
 
     def page_after(last: tuple[Any, ...] | None) -> list[tuple[Any, ...]]:
         after = [] if last is None else [last[place] for place in places]
-        query = sql.page_of_rows(dialect_of(connection), table(model), columns, after=bool(after))
+        query = sql.page_of_rows(
+            dialect_of(connection), table(model), columns, after=bool(after), condition=condition
+        )
         return fetch(connection, query, [session_id, *after, PAGE])
 
     for page in pages(page_after, PAGE):
@@ -277,6 +300,6 @@ def _rows(connection: BaseDatabaseWrapper, model: type[models.Model], session_id
 
 
 @cache
-def _columns(model: type[models.Model]) -> tuple[str, ...]:
+def columns_of(model: type[models.Model]) -> tuple[str, ...]:
     left_out = _NOT_EXPORTED.get(model, ())
     return tuple(name for name in table(model).columns if name not in left_out)

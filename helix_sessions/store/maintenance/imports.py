@@ -60,7 +60,7 @@ def import_sessions(
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
     new_owner = owner if owner is UNSET else inputs.owner_key(owner)
-    reader = _Reader(lines)
+    reader = Lines(lines)
     job = Job(TransferSummary(), on_progress=on_progress)
     memories = MemoryImporter(store.using, on_collision, new_owner)
     schedules = ScheduleImporter(store.using, on_collision, new_owner)
@@ -79,7 +79,7 @@ def import_sessions(
 
 def _import_tree(
     store: Store,
-    reader: "_Reader",
+    reader: "Lines",
     members: list[str],
     on_collision: Collision,
     owner: Any,
@@ -96,10 +96,10 @@ def _import_tree(
         job.count(skipped=len(members))
         return
     renames = Renames({key: new_id() for key in members} if collision is not None else {}, owner)
-    written = _Files()
+    written = ArchiveFiles()
     try:
         with locking_transaction(store.using) as connection:
-            count = _Tree(connection, members, renames, written).read(reader)
+            count = TreeRows(connection, members, renames, written).read(reader)
             if check:
                 _refuse_broken(store, [renames.ids.get(key, key) for key in members])
     except BaseException:
@@ -115,11 +115,11 @@ def _refuse_broken(store: Store, session_ids: list[str]) -> None:
             raise InvalidExport(f"Session {finding.session_id!r}: {finding.code}, {finding.detail}")
 
 
-class _Tree:
+class TreeRows:
     """Inserts the rows of one tree, a few hundred per statement."""
 
     def __init__(
-        self, connection: BaseDatabaseWrapper, members: list[str], renames: Renames, files: "_Files"
+        self, connection: BaseDatabaseWrapper, members: list[str], renames: Renames, files: "ArchiveFiles"
     ) -> None:
         self.connection = connection
         self.missing = set(members)
@@ -131,18 +131,18 @@ class _Tree:
         self.rows: list[list[Any]] = []
         self.size = 0
 
-    def read(self, reader: "_Reader") -> int:
+    def read(self, reader: "Lines") -> int:
         """Insert the records up to the tree's end; return how many lines they were."""
         begin = reader.number
         while (found := reader.next())["kind"] != '"end_tree"':
             self._record(reader, found)
-        self._flush()
+        self.flush()
         count = reader.number - begin - 1
         if self.missing or found.get("records") != str(count):
             raise InvalidExport("This tree is not complete.")
         return count
 
-    def _record(self, reader: "_Reader", found: dict[str, str]) -> None:
+    def _record(self, reader: "Lines", found: dict[str, str]) -> None:
         kind = json.loads(found["kind"])
         if kind == "blob":
             self._blob(found)
@@ -168,7 +168,7 @@ class _Tree:
             columns = self.renames.row(model, columns)
         if model is Session:
             self.owner_id = columns["owner_id"]
-        self._add(model, [columns[name] for name in table(model).columns], sum(map(len, found.values())))
+        self.add(model, [columns[name] for name in table(model).columns], sum(map(len, found.values())))
 
     def _blob(self, found: dict[str, str]) -> None:
         """Keep a posted attachment, and let the session have it."""
@@ -179,25 +179,25 @@ class _Tree:
             data = b64decode(record["data"], validate=True)
         except (KeyError, TypeError, ValueError):
             raise InvalidExport("A blob has no content.") from None
-        self._flush()
+        self.flush()
         key = self.renames.ids.get(self.session_id, self.session_id)
         blobs.import_posted(self.connection, key, data, record.get("media_type"))
 
     def _begin(self, session_id: str) -> None:
         if session_id not in self.missing:
             raise InvalidExport(f"The session {session_id!r:.80} does not belong here.")
-        self._flush()
+        self.flush()
         self.missing.discard(session_id)
         self.session_id = session_id
 
-    def _add(self, model: type[models.Model], row: list[Any], size: int) -> None:
+    def add(self, model: type[models.Model], row: list[Any], size: int) -> None:
         if model is not self.model or len(self.rows) >= _ROWS_AT_ONCE or self.size >= _BYTES_AT_ONCE:
-            self._flush()
+            self.flush()
         self.model = model
         self.rows.append(row)
         self.size += size
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if self.model is not None and self.rows:
             columns = table(self.model).columns
             encode = table(self.model).encoder(dialect_of(self.connection), columns)
@@ -214,7 +214,7 @@ class _Tree:
                 inbox.claim(self.connection, self.owner_id, rows)
         self.model, self.rows, self.size = None, [], 0
 
-    def _archive(self, reader: "_Reader", columns: dict[str, Any]) -> str:
+    def _archive(self, reader: "Lines", columns: dict[str, Any]) -> str:
         """Write the archived events that follow to a file of this installation's storage; return its name."""
         storage = archive_files.archive_storage()
         session_id = self.renames.ids.get(columns["session_id"], columns["session_id"])
@@ -224,7 +224,7 @@ class _Tree:
         self.files.add(name)
         return name
 
-    def _archived_events(self, reader: "_Reader", first: int, last: int) -> Iterator[str]:
+    def _archived_events(self, reader: "Lines", first: int, last: int) -> Iterator[str]:
         for seq in range(first, last + 1):
             found = reader.next()
             if found["kind"] != '"archived_event"':
@@ -239,7 +239,7 @@ class _Tree:
             yield f"{{{','.join(f'{documents.write(name)}:{text}' for name, text in event.items())}}}"
 
 
-class _Reader:
+class Lines:
     """Reads the lines of an export, and knows the number of the last one."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -283,7 +283,7 @@ class _Reader:
             raise InvalidExport(f"Line {self.number}: the database refuses this record.") from error
 
 
-class _Files:
+class ArchiveFiles:
     """Archives that were written, to be deleted if the import fails."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionNotFound
-from helix_sessions.models import Event, Message, Session, SubSessionRef
+from helix_sessions.models import Event, Message, MovedSession, Session, SubSessionRef
 from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.dialect import dialect_of
@@ -127,6 +127,8 @@ class _Pruning:
         if not _fits(session, self._policy, self._before):
             return True
         using, session_id = self._store.using, session.session_id
+        if MovedSession.objects.using(using).filter(moved_id=session_id).exists():
+            return True  # it is on its way to another cell
         rows = Session.objects.using(using)
         refs = SubSessionRef.objects.using(using).filter(session_id=session_id, location="local")
         referred = rows.filter(session_id__in=refs.values("sub_session_id")).exclude(session_id=session_id)
@@ -187,6 +189,7 @@ def _candidates(using: str, policy: RetentionPolicy, before: datetime) -> Sessio
     # A session that has had its status since then was created before then: this uses the index of creation.
     rows = Session.with_tombstones.using(using).newest_first()
     rows = rows.filter(status__in=policy.statuses, created_at__lte=before, status_since__lte=before)
+    rows = rows.exclude(session_id__in=MovedSession.objects.using(using).values("moved_id"))
     if policy.agent_types:
         rows = rows.filter(agent_type__among=policy.agent_types)
     return rows.exclude(tags__has_any=policy.keep_tags) if policy.keep_tags else rows

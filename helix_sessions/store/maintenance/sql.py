@@ -3,9 +3,18 @@
 from functools import cache
 
 from helix_sessions.content.encryption import SEALED, VEILED, Keyring
-from helix_sessions.models import ArchivedRange, Event, Input, Message, MessageWords, Session, SubSessionRef
+from helix_sessions.models import (
+    ArchivedRange,
+    Event,
+    Input,
+    Message,
+    MessageWords,
+    MovedSession,
+    Session,
+    SubSessionRef,
+)
 from helix_sessions.store.engine.dialect import Dialect
-from helix_sessions.store.engine.tables import Table, table
+from helix_sessions.store.engine.tables import Table, table, update_sql
 from helix_sessions.types import UNFINISHED_STATUSES
 
 # Rows of a session, page by page: exports, key rotation, the doctor
@@ -91,6 +100,36 @@ def messages_without_words(dialect: Dialect) -> str:
 PLACE_OF_ARCHIVE = (
     f'SELECT "storage", "name" FROM {table(ArchivedRange).name} WHERE "session_id" = %s AND "first_seq" = %s'  # noqa: S608
 )
+
+# Moves between cells
+
+
+def later_than(seq: int) -> str:
+    """A condition: the row came after an event."""
+    return f'"seq" > {seq:d}'
+
+
+IS_HIDDEN = f'SELECT 1 FROM {table(MovedSession).name} WHERE "moved_id" = %s'  # noqa: S608
+
+TRUNCATED_MESSAGES = (
+    f'SELECT "seq", "truncated_seq" FROM {table(Message).name}'  # noqa: S608
+    ' WHERE "session_id" = %s AND "truncated_seq" IS NOT NULL'
+)
+
+MARK_MESSAGE = update_sql(Message, ("truncated_seq",), ("session_id", "seq"))
+
+
+def remove_row(rows: Table) -> str:
+    """Remove one row by its key."""
+    where = " AND ".join(f'"{name}" = %s' for name in rows.key)
+    return f"DELETE FROM {rows.name} WHERE {where}"  # noqa: S608
+
+
+def rows_with(dialect: Dialect, rows: Table, column: str) -> str:
+    """The rows that have a value in a column."""
+    selection = rows.selection(dialect, rows.columns)
+    return f'SELECT {selection} FROM {rows.name} WHERE "{column}" = %s'  # noqa: S608
+
 
 # Expiry
 

@@ -1,7 +1,7 @@
 """Memories as lines of an export, and back."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from django.utils import timezone
 from helix_sessions.content import documents, encryption
 from helix_sessions.exceptions import HelixSessionsError, InvalidExport, MemoryExists
 from helix_sessions.messages import words
+from helix_sessions.models import Memory
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import fetch, transaction_on
 from helix_sessions.store.engine.dialect import dialect_of
@@ -44,6 +45,20 @@ def lines(using: str, prefix: Namespace) -> Iterator[str]:
         if len(page) < _PAGE:
             return
         last = page[-1][0]
+
+
+def remove_unchanged(using: str, taken: Iterable[str]) -> int:
+    """Remove the memories of these lines, unless they were put again since; returns how many were removed."""
+    ids: list[str] = []
+    with locking_transaction(using) as connection:
+        for line in taken:
+            found = json.loads(line)
+            memory_id = names.memory_id(names.namespace(found["namespace"]), found["key"])
+            same = Memory._default_manager.using(using).filter(
+                memory_id=memory_id, updated_at=_moment(found["updated_at"])
+            )
+            ids += same.select_for_update().values_list("memory_id", flat=True)
+        return rows.remove(connection, ids)
 
 
 def _line(row: Any, near: list[vectors.Vector]) -> str:
@@ -97,13 +112,19 @@ class MemoryImporter:
             for memory_id, memory in self._page.items():
                 if memory_id in taken and self.on_collision == "fail":
                     raise MemoryExists(f"There is a memory with the key {memory.key!r} already.")
-                if memory_id in taken and self.on_collision == "skip":
+                if memory_id in taken and self._stays(taken[memory_id], memory):
                     self.skipped += 1
                     continue
-                written.append(_renewed(memory) if memory_id in taken else memory)
+                renews = memory_id in taken and self.on_collision == "renew"
+                written.append(_renewed(memory) if renews else memory)
             rows.write(connection, written)
         self.written += len(written)
         self._page = {}
+
+    def _stays(self, here: Any, memory: Written) -> bool:
+        if self.on_collision == "newer":
+            return aware(here[sql.READ.index("updated_at")]) >= memory.updated_at
+        return self.on_collision == "skip"
 
     def _read(self, found: Mapping[str, str]) -> Written | None:
         unknown = set(found) - _FIELDS

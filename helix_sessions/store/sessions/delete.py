@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.models import Session, SubSessionRef
 from helix_sessions.store.calls import children, tool_rules
-from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine import inputs, moves
 from helix_sessions.store.engine.connection import execute
 from helix_sessions.store.engine.session_rows import (
     SessionRow,
@@ -61,6 +61,8 @@ def delete_tree(store: Store, session_id: str, *, expected_version: int | None =
             parents |= found
             removed |= {row.session_id for row in rows if row.status != TOMBSTONE}
             level = children_of(store.using, found) - seen
+        if not parents:
+            moves.refuse_moved(connection, key, store._owner)
         remove_and_tell(around, parents)
     return removed
 
@@ -84,6 +86,8 @@ def _locked(
         row = lock_row(connection, session_id, _FOR_DELETION, store._owner, tombstones=True)
     except SessionNotFound:
         return None
+    if row.status == TOMBSTONE:
+        moves.refuse_moved(connection, session_id)
     check_fence(row, store._lease)
     check_row_version(row, expected_version)
     return row

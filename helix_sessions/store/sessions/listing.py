@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from helix_sessions.models import Session
+from helix_sessions.models import MovedSession, Session
 from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import let_go_if_broken
@@ -56,7 +56,8 @@ def list_sessions(
     """Sessions, newest first, without their documents."""
     rows = _query(store, tombstones=status is GONE)
     if status is GONE:
-        rows = rows.filter(status=TOMBSTONE)
+        hidden = MovedSession.objects.using(store.using).values("moved_id")
+        rows = rows.filter(status=TOMBSTONE).exclude(session_id__in=hidden)
     elif status is not None:
         rows = rows.filter(status=inputs.choice(status, SESSION_STATUSES, "The status"))
     if agent_type is not None:

@@ -1,0 +1,168 @@
+"""`python -m bench.soak [--minutes N]`: mixed load for long, and whether anything grows.
+
+Writers, a runner, live readers, retention and a console work side by side on a private PostgreSQL with
+autovacuum. Every ten seconds latency, sizes against live rows, dead rows, memory of the processes and
+connections are noted. At the end the last quarter is compared with the first.
+"""
+
+import argparse
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from bench import soak_load
+from bench.about import about
+from bench.bars import Bar
+from bench.databases import DURABLE
+from bench.maintenance import in_a_process, migrate
+from bench.place import Place
+from bench.soak_chart import chart
+from tests.postgres import private_server
+
+EVERY = 10.0
+CREW = {"write": 3, "work": 1, "stream": 1, "clean": 1, "look": 1}
+SERVER = {**DURABLE, "autovacuum": True, "autovacuum_naptime": "10s"}
+RESULTS = Path(__file__).parent / "results"
+LIMITS = {"ms": 1.5, "p99 ms": 2.0, "bytes": 1.3, "dead": 2.0, "MB": 1.2, "connections": 1.2}
+"""By unit: how many times the first quarter the last may be."""
+
+TABLES = """
+SELECT relname, n_live_tup, n_dead_tup, pg_table_size(relid), pg_indexes_size(relid)
+FROM pg_stat_user_tables WHERE relname IN (
+  'helix_sessions_session', 'helix_sessions_event', 'helix_sessions_message', 'helix_sessions_checkpoint',
+  'helix_sessions_statesnapshot')
+"""
+ROWS = "SELECT count(*) FROM {table}"
+CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--output", type=Path, default=RESULTS / "soak.json")
+    parser.add_argument("--chart", type=Path, default=RESULTS / "soak.svg")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is stopped
+    with private_server(**SERVER) as server, tempfile.TemporaryDirectory(prefix="helix_bench_") as folder:
+        place = Place(server.url, Path(folder) / "unused.sqlite3", {"direct": server.port})
+        place.execute("CREATE DATABASE soak")
+        os.environ["HELIX_BENCH_DATABASES"] = json.dumps({"default": place.url("soak")})
+        os.environ["DJANGO_SETTINGS_MODULE"] = "bench.settings"
+        in_a_process(migrate, "default")
+        found = {"about": about(place) | {"minutes": arguments.minutes, "crew": CREW}}
+        found["samples"] = soak(place, arguments.minutes * 60)
+    bars = verdict(found["samples"])
+    found["bars"] = [str(bar) for bar in bars]
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(found, indent=1))
+    arguments.chart.write_text(chart(found["samples"]))
+    print("\n== last quarter / first quarter ==")
+    for bar in bars:
+        print(bar)
+
+
+def soak(place: Place, seconds: float) -> list[dict[str, float]]:
+    """Let the crew work, and take samples."""
+    context = multiprocessing.get_context("spawn")
+    crew: dict[str, tuple[Any, Connection]] = {}
+    for role, count in CREW.items():
+        for number in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=soak_load.run, args=(role, number, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            crew[f"{role} {number}"] = process, ours
+    samples: list[dict[str, float]] = []
+    start = time.monotonic()
+    try:
+        while (elapsed := time.monotonic() - start) < seconds:
+            until = min(EVERY * (len(samples) + 1), seconds)
+            taken = _collect(crew, start + until)
+            dead = [name for name, (process, _) in crew.items() if not process.is_alive()]
+            if dead:
+                raise RuntimeError(f"{', '.join(dead)} ended after {elapsed:.0f} s")
+            samples.append({"s": round(time.monotonic() - start, 1), **_latencies(taken), **_sizes(place)})
+            samples[-1] |= {f"{name}, MB": _memory(process.pid) for name, (process, _) in crew.items()}
+            print(json.dumps(samples[-1]), flush=True)
+    finally:
+        for process, _ in crew.values():
+            process.terminate()
+        for process, _ in crew.values():
+            process.join()
+    return samples
+
+
+def _collect(crew: dict[str, tuple[Any, Connection]], until: float) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {}
+    pipes = [pipe for _, pipe in crew.values()]
+    while (left := until - time.monotonic()) > 0:
+        for pipe in multiprocessing.connection.wait(pipes, timeout=left):
+            try:
+                news = pipe.recv()  # type: ignore[union-attr]
+            except EOFError:
+                return taken
+            for name, seconds in news.items():
+                taken.setdefault(name, []).extend(seconds)
+    return taken
+
+
+def _latencies(taken: dict[str, list[float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, seconds in taken.items():
+        found[f"{name}, count"] = len(seconds)
+        found[f"{name}, ms"] = round(median(seconds) * 1000, 3)
+        if len(seconds) >= 100:
+            found[f"{name}, p99 ms"] = round(quantiles(seconds, n=100)[98] * 1000, 3)
+    return found
+
+
+def _sizes(place: Place) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for table, _, dead, heap, indexes in place.execute(TABLES, "soak"):
+        ((rows,),) = place.execute(ROWS.format(table=table), "soak")
+        name = table.removeprefix("helix_sessions_")
+        found[f"{name}, rows"] = rows
+        found[f"{name}, dead"] = dead
+        found[f"{name}, bytes"] = round((heap + indexes) / max(rows, 1))
+    ((found["connections"],),) = place.execute(CONNECTIONS, "soak")
+    return found
+
+
+def _memory(pid: int | None) -> float:
+    """What a process has in memory, in MB; 0 where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024, 1)
+
+
+def verdict(samples: list[dict[str, float]]) -> list[Bar]:
+    """The last quarter against the first, of which the time until things settled is left out."""
+    settled = samples[min(len(samples) // 8, 6) :]
+    quarter = max(len(settled) // 4, 1)
+    bars = []
+    for name in samples[-1]:
+        unit = name.rpartition(", ")[2]
+        if unit not in LIMITS:
+            continue
+        first, last = (
+            median([sample[name] for sample in part if name in sample] or [0.0])
+            for part in (settled[:quarter], settled[-quarter:])
+        )
+        if first or last:
+            bars.append(Bar(name, last / max(first, 0.001), LIMITS[unit]))
+    return bars
+
+
+if __name__ == "__main__":
+    main()

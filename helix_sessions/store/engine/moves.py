@@ -1,0 +1,49 @@
+"""Sessions that are in another cell, or on their way: refused here, and their ids are not given again."""
+
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionMoved
+from helix_sessions.models import MovedOwner, MovedSession
+from helix_sessions.models.moves import LEAVING, LEFT, SETTLING
+from helix_sessions.store.engine.connection import fetch
+from helix_sessions.store.engine.tables import table
+from helix_sessions.types import UNSET
+
+_WHERE_TO = f'SELECT "state", "cell", "owner_key" FROM {table(MovedSession).name} WHERE "moved_id" = %s'  # noqa: S608
+
+NO_TENANT = "\t"
+"""What no owner's key is."""
+
+REFUSAL = (
+    f'COALESCE((SELECT "state" || \' \' || "cell" FROM {table(MovedSession).name} WHERE "moved_id" = %s),'  # noqa: S608
+    f' (SELECT "state" || \' \' || "cell" FROM {table(MovedOwner).name}'
+    f' WHERE "tenant" = %s AND "state" <> \'{SETTLING}\'))'
+)
+"""Why a session cannot be created here, from its id and the key of its owner; null if it can."""
+
+
+def refuse_moved(connection: BaseDatabaseWrapper, session_id: str, owner: Any = UNSET) -> None:
+    """Raise `SessionMoved` for a session that went to another cell, and `SessionBusy` for one that comes from
+    there. To a store of one owner those of others do not exist."""
+    for state, cell, owner_key in fetch(connection, _WHERE_TO, [session_id]):
+        if owner is UNSET or str(owner) == owner_key:
+            raise _refusal(state, cell, f"The session {session_id!r}")
+
+
+def refuse_new(refusal: str, session_id: str) -> None:
+    """Raise the error for what `REFUSAL` has answered."""
+    state, _, cell = refusal.partition(" ")
+    who = f"The session {session_id!r} cannot be created here. Its owner"
+    if state == LEAVING:  # not all that is here is known there yet
+        raise SessionBusy(f"{who} is about to move to the database {cell!r}. Repeat the call in a moment.")
+    raise _refusal(state, cell, who)
+
+
+def _refusal(state: str, cell: str, who: str) -> HelixSessionsError:
+    if state == LEFT:
+        return SessionMoved(f"{who} is in the database {cell!r} now. Repeat the call there.", cell=cell)
+    if state == LEAVING:
+        return SessionMoved(f"{who} is moving to the database {cell!r}. Repeat the call there.", cell=cell)
+    return SessionBusy(f"{who} is on the way here from the database {cell!r}. Repeat the call in a moment.")
