@@ -50,11 +50,11 @@ def test_many_async_graphs_at_once() -> None:
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="a file has one writer at a time")
 def test_async_writes_of_a_thread_share_a_connection_which_knows_what_it_wrote_last() -> None:
-    writers: defaultdict[str, set[int]] = defaultdict(set)
+    writers: defaultdict[str, set[threading.Thread]] = defaultdict(set)
 
     class Watched(SessionStore):
         def put_notes(self, session_id: str, *args: Any, **options: Any) -> Any:
-            writers[session_id].add(threading.get_ident())
+            writers[session_id].add(threading.current_thread())
             return super().put_notes(session_id, *args, **options)
 
     graph = chat(DjangoSaver(store=Watched()))
@@ -63,9 +63,12 @@ def test_async_writes_of_a_thread_share_a_connection_which_knows_what_it_wrote_l
         for _ in range(3):
             await asyncio.gather(*(graph.ainvoke(*one(f"t{number}")) for number in range(20)))
 
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(run())
+    loop.close()  # without what `asyncio.run` does before
     asyncio.run(run())
-    assert {len(each) for each in writers.values()} == {1}
-    assert len(set[int]().union(*writers.values())) > 1
+    assert {len(each) for each in writers.values()} == {2}  # one in each loop
+    assert len(set[threading.Thread]().union(*writers.values())) > 2
     assert not [each for each in threading.enumerate() if each.name.startswith("langgraph-lane")]
 
 

@@ -68,17 +68,24 @@ async def in_thread(alias: str, call: Callable[[], R], *, lane: str | None = Non
 
 async def _lanes_of(loop: asyncio.AbstractEventLoop) -> list[Executor]:
     if loop not in _lanes:
+        for other in [each for each in list(_lanes) if each.is_closed()]:
+            _end(other)
         made: list[Executor] = [ThreadPoolExecutor(1, "langgraph-lane") for _ in range(LANES)]
-        _lanes[loop] = made, _ending(loop, made)
+        _lanes[loop] = made, _until_it_ends(loop)
         await anext(_lanes[loop][1])
     return _lanes[loop][0]
 
 
-async def _ending(loop: asyncio.AbstractEventLoop, lanes: list[Executor]) -> AsyncIterator[None]:
-    """End the lanes with their loop, which closes async generators that it has begun."""
+async def _until_it_ends(loop: asyncio.AbstractEventLoop) -> AsyncIterator[None]:
+    """A loop that is ended properly closes the async generators that it has begun, and with this one its
+    lanes; those of one that was only closed end when the next loop begins."""
     try:
         yield
     finally:
-        del _lanes[loop]
-        for lane in lanes:
-            lane.shutdown()
+        _end(loop)
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    lanes, _ = _lanes.pop(loop, ([], None))
+    for lane in lanes:
+        lane.shutdown()
