@@ -47,9 +47,11 @@ class Watching:
 
 
 def test_connections_and_threads_serve_one_session_after_the_other(
-    store: SessionStore, settings: Any
+    store: SessionStore, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many for thirty sessions as for three."""
+    """As many for thirty sessions as for three, however long a session takes here."""
+    monkeypatch.setattr(companion, "REST_SECONDS", 600.0)
+    monkeypatch.setattr(lease_keeper, "LOOK_SECONDS", 600.0)
     agent = Watching()
     settings.HELIX_SESSIONS = {"AGENTS": {"watching": agent}}
     numbers = []
