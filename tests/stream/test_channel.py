@@ -12,9 +12,9 @@ from django.db import connection
 
 from helix_sessions.store import SessionStore
 from helix_sessions.stream import channel as channels
-from helix_sessions.stream.channel import MAX_PAYLOAD, Channel
+from helix_sessions.stream.channel import Channel
 from helix_sessions.stream.hub import hub
-from helix_sessions.stream.packets import fragments_of
+from helix_sessions.stream.packets import MAX_PAYLOAD, fragments_of
 from helix_sessions.stream.sql import CHANNEL
 from helix_sessions.types import Fragment
 from tests.parallel import wait_until
