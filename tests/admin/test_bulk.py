@@ -74,8 +74,8 @@ def test_the_page_says_how_many_of_the_first_would_be_left(store: SessionStore, 
     store.create_session("fine", agent_type="support")
     page = admin_client.get(ask("retry", "agent=support")).content.decode()
     assert "Of the 3 shown below, 1 would be left as it is." in page
-    page = admin_client.get(ask("approve_calls", "agent=support", tool="pay"))
-    assert "autofocus" not in page.context["form"].fields["tool"].widget.attrs  # it is filled in
+    form = admin_client.get(ask("approve_calls", "agent=support", tool="pay")).context["form"]
+    assert "autofocus" not in form.fields["tool"].widget.attrs  # it is filled in
 
 
 def test_thousands_can_be_read(admin_client: Client):

@@ -154,7 +154,7 @@ def _queued(window: Window, now: datetime) -> Iterator[Cause]:
     by_agent: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
     for session_id, agent_type, since in rows[:MOST_ROWS]:
         by_agent[agent_type].append((session_id, since))
-    drivers = _drivers(now) if rows else Counter()
+    drivers: Counter[str] = _drivers(now) if rows else Counter()
     for agent_type, found in by_agent.items():
         times = [since for _id, since in found]
         workers = drivers[agent_type] + drivers["*"]
