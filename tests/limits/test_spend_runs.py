@@ -206,6 +206,7 @@ def test_a_request_to_stop_goes_before(store: SessionStore) -> None:
     assert SessionRunner(agent, store=store).run("s").kind == "interrupted"
 
 
+@pytest.mark.one_machine("it counts the statements of one server")
 @pytest.mark.parametrize("turns", [1, 2, 4])
 @pytest.mark.parametrize("limits", [0, 9])
 def test_what_it_costs(

@@ -46,6 +46,7 @@ def test_one_statement(store: SessionStore, long: str) -> None:
     assert len(context.messages) == VISIBLE + 2  # the compaction, and an update of the context
 
 
+@pytest.mark.one_machine("it reads the plan of one server")
 def test_only_what_is_seen_is_read(store: SessionStore, long: str, engine: str) -> None:
     dialect = dialect_of(connection)
     sql, given = statements.context(dialect), parameters(dialect, long, NOWHERE)

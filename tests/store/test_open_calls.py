@@ -75,6 +75,7 @@ def test_appending_truncating_and_branching(store: SessionStore, seed: int):
         assert tracked("s") == expected(store, "s")
 
 
+@pytest.mark.one_machine("it counts the statements of one server")
 def test_a_long_transcript_is_not_read(store: SessionStore, django_assert_max_num_queries):
     """Cutting the end of a long transcript finds the calls it opens again close by."""
     store.create_session("s", agent_type="agent")

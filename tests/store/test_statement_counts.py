@@ -14,7 +14,10 @@ from helix_sessions.types import SessionState
 from tests.rows import each
 from tests.store.statements import needs_memory
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.one_machine("it counts the statements of one server"),
+]
 
 USER = {"role": "user", "content": "hello"}
 MESSAGES = [USER, {"role": "assistant", "content": "hi"}]

@@ -141,7 +141,7 @@ class CitusDialect(PostgresDialect):
 
     def estimated_rows(self, connection: BaseDatabaseWrapper, table: str) -> int | None:
         [[rows]] = fetch(connection, _SHARDS_ROWS, [table], prepare=False)
-        return None if rows is None else int(rows)
+        return super().estimated_rows(connection, table) if rows is None else int(rows)
 
     def bytes_per_row(self, connection: BaseDatabaseWrapper, table: str) -> float | None:
         rows = self.estimated_rows(connection, table)

@@ -175,7 +175,7 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
         if bounds is not None and not shares.has_room(tree.connection, work.session, taken=False):
             raise NoShare
         work.versioned = False
-        until = timezone.now() + wanted.ttl
+        until = dialect_of(tree.connection).clock(tree.connection) + wanted.ttl
         work.change(
             fence=work.session.fence + 1,
             lease_owner=wanted.owner,
