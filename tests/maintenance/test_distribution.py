@@ -100,7 +100,7 @@ def test_every_table_is_distributed_beside_the_sessions(citus: None):
     few = (
         *("webhook", "webhookdelivery", "schedule", "schedulefiring"),
         *("spendlimit", "spendentry", "spendtotal"),
-        *("alert", "bulkaction", "runtally", "savedview", "worker"),
+        *("alert", "bulkaction", "movedowner", "movedsession", "runtally", "savedview", "worker"),
     )
     assert every - set(done) == {f"helix_sessions_{name}" for name in few}
     assert set(done) <= every

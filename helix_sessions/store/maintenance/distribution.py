@@ -18,6 +18,8 @@ from helix_sessions.models import (
     BulkAction,
     Memory,
     MemoryVector,
+    MovedOwner,
+    MovedSession,
     RunTally,
     SavedView,
     Schedule,
@@ -42,6 +44,8 @@ from helix_sessions.store.maintenance import sql
 _ON_THE_COORDINATOR = (
     Alert,
     BulkAction,
+    MovedOwner,
+    MovedSession,
     RunTally,
     SavedView,
     Worker,
