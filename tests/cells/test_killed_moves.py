@@ -101,7 +101,9 @@ def _cut(store: SessionStore, owner: Any, to: str, module: Any, name: str, is_af
 
 def test_killed_movers_beside_writers_lose_nothing(other_cell: str, tmp_path: Path) -> None:
     """Writers follow the sessions; movers are killed at random moments until one comes to its end."""
-    ((owner, before),) = run_processes(1, prepare, other_cell)
+    (prepared,) = run_processes(1, prepare, other_cell)
+    assert isinstance(prepared, tuple), prepared
+    owner, before = prepared
     stop = tmp_path / "stop"
     writers = [Worker(write, key, other_cell, stop) for key in before]
     try:

@@ -152,7 +152,18 @@ def test_schedules_limits_spending_and_rules_go_too(cells: Cells) -> None:
     store.create_session("talk", agent_type="writer", owner=cells.owner)
     store.create_schedule("daily", cron="0 8 * * *", agent_type="writer", prompt="go", owner=cells.owner)
     due = Schedule.objects.using("default").get()
+    store.set_tool_rule("look", "allow", owner=cells.owner)
+    store.set_tool_rule("pay", "deny", session_id="talk")
+    store.set_spend_limit(scope="owner", key=str(cells.owner.pk), window="total", usd=5)
+    run = store.create_run("talk").run_id
+    store.update_run_status("talk", run, "completed", usage={"cost": 0.5, "total_tokens": 9})
+    before = store.spend_status(owner=cells.owner)
+    assert [status.used_usd for status in before] == [0.5]
     store.move_owner(cells.owner, "second")
+    assert cells.there.spend_status(owner=cells.owner) == before
+    assert store.spend_status(owner=cells.owner) == []
+    assert sorted(rule.tool for rule in cells.there.list_tool_rules()) == ["look", "pay"]
+    assert store.list_tool_rules() == []
     arrived = Schedule.objects.using("second").get()
     assert (arrived.pk, arrived.enabled, arrived.next_at, arrived.prompt) == (due.pk, True, due.next_at, "go")
     assert not Schedule.objects.using("default").exists()

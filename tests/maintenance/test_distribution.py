@@ -106,7 +106,7 @@ def test_every_table_is_distributed_beside_the_sessions(citus: None):
     few = (
         *("webhook", "webhookdelivery", "schedule", "schedulefiring"),
         *("spendlimit", "spendentry", "spendtotal"),
-        *("alert", "bulkaction", "runtally", "savedview", "worker"),
+        *("alert", "bulkaction", "movedowner", "movedsession", "runtally", "savedview", "worker"),
         *("instructions", "instructionsrevision", "toolrule"),
     )
     assert every - set(done) == {"helix_sessions_memory", "helix_sessions_memoryvector"}

@@ -20,6 +20,8 @@ from helix_sessions.models import (
     InstructionsRevision,
     Memory,
     MemoryVector,
+    MovedOwner,
+    MovedSession,
     RunTally,
     SavedView,
     Schedule,
@@ -45,6 +47,8 @@ from helix_sessions.store.maintenance import sql
 _ON_THE_COORDINATOR = (
     Alert,
     BulkAction,
+    MovedOwner,
+    MovedSession,
     RunTally,
     SavedView,
     Worker,
