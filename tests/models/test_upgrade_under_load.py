@@ -75,7 +75,8 @@ class _Old:
         )
 
     def event(self, key: str, seq: int, now: Any, position: int | None = None) -> Any:
-        kind, data = ("session_started", {}) if position is None else ("user_message", None)
+        data: dict[str, Any] | None = {} if position is None else None
+        kind = "session_started" if position is None else "user_message"
         return self.Event(
             session_id=key, seq=seq, type=kind, data=data, message_position=position, created_at=now
         )
