@@ -424,7 +424,7 @@ class TestCost:
             return
         with connection.cursor() as cursor:
             cursor.execute("SET jit = on")
-            with transaction.atomic(), dialect_of(connection).uncompiled(connection):
+            with transaction.atomic(), dialect_of(connection).uncompiled(connections["default"]):
                 cursor.execute("SHOW jit")
                 assert cursor.fetchone() == ("off",)
             cursor.execute("SHOW jit")
@@ -459,7 +459,8 @@ def _explained() -> Iterator[list[str]]:
 def _rows_read(bounds: Bounds | None) -> Iterator[int]:
     """How many rows each scan of the sessions' table gave or dropped."""
     dialect = dialect_of(connection)
-    sql = claiming._claim_next_sql(dialect, turns.selection(dialect, 1, bounds, owned=False))
+    selection = turns.selection(dialect, 1, bounds, owned=False)
+    sql = claiming._claim_next_sql(dialect, selection, lazily=False)
     params = turns.parameters(timezone.now(), "", ["writer"], bounds)
     with connection.cursor() as cursor:
         taken = ["bench", "token", "60 seconds", "60 seconds", "1"]
