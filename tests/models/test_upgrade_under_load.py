@@ -75,7 +75,8 @@ class _Old:
         )
 
     def event(self, key: str, seq: int, now: Any, position: int | None = None) -> Any:
-        kind, data = ("session_started", {}) if position is None else ("user_message", None)
+        kind = "session_started" if position is None else "user_message"
+        data: Any = {} if position is None else None
         return self.Event(
             session_id=key, seq=seq, type=kind, data=data, message_position=position, created_at=now
         )
