@@ -220,7 +220,7 @@ def compact_ids(place: Place) -> dict[str, object]:
         columns = [
             name
             for (name,) in place.execute(
-                f"SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 1",
+                f"SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0",
                 "plain",
             )
             if name != "session_id"

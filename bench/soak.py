@@ -29,6 +29,7 @@ from bench.soak_chart import chart
 from tests.postgres import private_server
 
 EVERY = 10.0
+START_TIMEOUT = 180.0
 CREW = {"write": 3, "work": 1, "stream": 1, "clean": 1, "look": 1}
 SERVER = {**DURABLE, "autovacuum": True, "autovacuum_naptime": "10s"}
 RESULTS = Path(__file__).parent / "results"
@@ -58,7 +59,7 @@ def main() -> None:
         os.environ["HELIX_BENCH_DATABASES"] = json.dumps({"default": place.url("soak")})
         os.environ["DJANGO_SETTINGS_MODULE"] = "bench.settings"
         in_a_process(migrate, "default")
-        found = {"about": about(place) | {"minutes": arguments.minutes, "crew": CREW}}
+        found: dict[str, Any] = {"about": about(place) | {"minutes": arguments.minutes, "crew": CREW}}
         found["samples"] = soak(place, arguments.minutes * 60)
     bars = verdict(found["samples"])
     found["bars"] = [str(bar) for bar in bars]
@@ -82,8 +83,11 @@ def soak(place: Place, seconds: float) -> list[dict[str, float]]:
             theirs.close()
             crew[f"{role} {number}"] = process, ours
     samples: list[dict[str, float]] = []
-    start = time.monotonic()
     try:
+        for name, (_, pipe) in crew.items():
+            if not pipe.poll(START_TIMEOUT):
+                raise TimeoutError(f"{name} has not begun")
+        start = time.monotonic()
         while (elapsed := time.monotonic() - start) < seconds:
             until = min(EVERY * (len(samples) + 1), seconds)
             taken = _collect(crew, start + until)
@@ -107,7 +111,7 @@ def _collect(crew: dict[str, tuple[Any, Connection]], until: float) -> dict[str,
     while (left := until - time.monotonic()) > 0:
         for pipe in multiprocessing.connection.wait(pipes, timeout=left):
             try:
-                news = pipe.recv()  # type: ignore[union-attr]
+                news: dict[str, list[float]] = pipe.recv()  # type: ignore[union-attr,call-arg,assignment]
             except EOFError:
                 return taken
             for name, seconds in news.items():
@@ -143,7 +147,8 @@ def _memory(pid: int | None) -> float:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0.0
-    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024, 1)
+    kilobytes = next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+    return round(kilobytes / 1024, 1)
 
 
 def verdict(samples: list[dict[str, float]]) -> list[Bar]:

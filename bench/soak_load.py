@@ -102,7 +102,7 @@ def stream(number: int) -> Iterator[Piece]:
 
     def deliver() -> float | None:
         begin = time.perf_counter()
-        seq = store.emit_event(RECENT, "progress", {"done": 1})
+        seq = store.emit_event(RECENT, "progress", {"done": 1}).seq
         with arrived:
             if not arrived.wait_for(lambda: seq in seen, timeout=10):
                 return 10.0
@@ -120,7 +120,7 @@ def clean(number: int) -> Iterator[Piece]:
     store, policy = _store(), RetentionPolicy(terminal_for=timedelta(seconds=KEPT_SECONDS))
     while True:
         yield "clean", lambda: _none(store.prune_sessions(policy))
-        store.cleanup_sessions()
+        store.expired_session_cleanup()
         time.sleep(2)
 
 

@@ -4,14 +4,18 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionMoved
-from helix_sessions.models import MovedOwner, MovedSession
+from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionMoved, SessionNotFound
+from helix_sessions.models import MovedOwner, MovedSession, Session
 from helix_sessions.models.moves import LEAVING, LEFT, SETTLING
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.tables import table
-from helix_sessions.types import UNSET
+from helix_sessions.types import TOMBSTONE, UNSET
 
 _WHERE_TO = f'SELECT "state", "cell", "owner_key" FROM {table(MovedSession).name} WHERE "moved_id" = %s'  # noqa: S608
+
+_IS_HERE = (
+    f'SELECT "owner_id" FROM {table(Session).name} WHERE "session_id" = %s AND "status" <> \'{TOMBSTONE}\''  # noqa: S608
+)
 
 NO_TENANT = "\t"
 """What no owner's key is."""
@@ -30,6 +34,19 @@ def refuse_moved(connection: BaseDatabaseWrapper, session_id: str, owner: Any = 
     for state, cell, owner_key in fetch(connection, _WHERE_TO, [session_id]):
         if owner is UNSET or str(owner) == owner_key:
             raise _refusal(state, cell, f"The session {session_id!r}")
+
+
+def explain_absence(
+    connection: BaseDatabaseWrapper, session_id: str, owner: Any, error: SessionNotFound
+) -> None:
+    """Raise what `refuse_moved` does for a session that was not found, and `SessionBusy` for one that has
+    come between the look for it and this one."""
+    refuse_moved(connection, session_id, owner)
+    if str(error) != f"There is no session {session_id!r}.":
+        return  # another one is meant
+    for (owner_id,) in fetch(connection, _IS_HERE, [session_id]):
+        if owner is UNSET or str(owner) == str(owner_id):
+            raise SessionBusy(f"The session {session_id!r} has come here just now. Repeat the call.")
 
 
 def refuse_new(refusal: str, session_id: str) -> None:

@@ -39,8 +39,8 @@ def operation(function: F, *, traced: bool = True) -> F:
                 return function(store, *args, **kwargs)
         except SessionNotFound as error:
             if names_one and type(error) is SessionNotFound:
-                named = _session_id(args, kwargs)
-                moves.refuse_moved(connections[store.using], str(named), getattr(store, "_owner", UNSET))
+                named, owner = str(_session_id(args, kwargs)), getattr(store, "_owner", UNSET)
+                moves.explain_absence(connections[store.using], named, owner, error)
             raise
         except DatabaseError as error:
             connection = connections[store.using]
