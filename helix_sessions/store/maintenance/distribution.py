@@ -57,12 +57,11 @@ _ON_THE_COORDINATOR = (
     SpendLimit,
     SpendEntry,
     SpendTotal,
-    Schedule,
-    ScheduleFiring,
     Instructions,
     InstructionsRevision,
     ToolRule,
 )
+_UNKNOWN_TO_CITUS = (Memory, MemoryVector, Schedule, ScheduleFiring)
 _REFERENCE = "reference"
 COORDINATOR = "coordinator"
 _WITHOUT_COLUMN = {_REFERENCE: sql.SPREAD_WHOLE_TABLE, COORDINATOR: sql.KEEP_TABLE}
@@ -89,15 +88,15 @@ class Placement(NamedTuple):
 def placements() -> Iterator[Placement]:
     """Where each table goes. A table without a session is distributed by the first column of its primary key;
     what is few rows stays on the coordinator, but Citus is told of it: a transaction that writes there and on
-    a node is then committed in two phases, so both or neither is done. Memories belong to no session and are
-    searched as a whole; they stay there too, and Citus need not know."""
+    a node is then committed in two phases, so both or neither is done. Memories, which are
+    searched as a whole, and schedules stay there too, and Citus is not told of them."""
     sessions = _name(Session)
     yield Placement(_name(Blob), "sha256", _REFERENCE)  # foreign keys of distributed tables need it there
     yield Placement(sessions, "session_id", "none")
     for model in child_tables():
         yield Placement(_name(model), "session_id", sessions)
     for model in apps.get_app_config("helix_sessions").get_models():
-        if model not in (Session, Blob, Memory, MemoryVector, *child_tables(), *_ON_THE_COORDINATOR):
+        if model not in (Session, Blob, *child_tables(), *_ON_THE_COORDINATOR, *_UNKNOWN_TO_CITUS):
             yield Placement(_name(model), key_of(model)[0], "none")
     for model in _ON_THE_COORDINATOR:
         yield Placement(_name(model), "", COORDINATOR)
