@@ -48,6 +48,8 @@ class DeclareCheck(migrations.AddConstraint):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
             return
         model = to_state.apps.get_model(app_label, self.model_name)
+        if not self.allow_migrate_model(schema_editor.connection.alias, model):
+            return
         schema_editor.execute(f"{self.constraint.create_sql(model, schema_editor)} NOT VALID")
 
 

@@ -85,7 +85,7 @@ def test_tokens_cost_model_and_duration(admin_client: Client, store: SessionStor
     Session.objects.filter(session_id="s").update(created_at=timezone.now() - timedelta(hours=2))
     store.update_status("s", "completed")
     row = row_of(admin_client, "s")
-    for part in ("0.0123", "12.3k tokens", "large-2", "took 2 h"):
+    for part in ("0.0123", "12.3k tokens", "large-2", "lasted 2 h"):
         assert part in row, part
     store.create_session("t", agent_type="a")
     SessionRuntime(store).execute("t", ChangeModel("small"))

@@ -69,6 +69,8 @@ def made(kind):
         return kind(first_available_seq=7)
     if issubclass(kind, exceptions.LeaseHeld):
         return kind("worker-1", datetime(2030, 1, 1, tzinfo=UTC))
+    if issubclass(kind, exceptions.SessionMoved):
+        return kind(cell="west")
     return kind()
 
 

@@ -358,6 +358,7 @@ NOT_ABOUT_ONE_SESSION = {
     "create_session",
     "delete_session",
     "list_sessions",
+    "move_owner",
     "page_of_runs",
     "page_of_sessions",
     "project_messages",

@@ -156,7 +156,8 @@ class Thread:
         elif isinstance(parent, ReadId):
             overtaken = head.latest != parent.latest
         else:
-            overtaken = True  # also on one that is not there: it was refused, or another run saw it removed
+            # Also on one that is not there: it was refused, or removed under another run. A run may begin there.
+            overtaken = not kind.is_first or self.reader().find(namespace, parent) is not None
         return overtaken and self.reader().find(namespace, checkpoint.id) is None
 
     def put_writes(self, namespace: str, checkpoint: str, writes: list[Write], create: Create) -> None:

@@ -10,15 +10,13 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.db import DatabaseError, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.conf import conf
-from helix_sessions.models import Session
-from helix_sessions.models.fields import DocumentField
 from helix_sessions.store.engine import flush
 from helix_sessions.store.engine.connection import (
     connect,
@@ -30,11 +28,12 @@ from helix_sessions.store.engine.connection import (
 )
 from helix_sessions.store.engine.connection_cache import cache_of
 from helix_sessions.store.engine.dialect import Dialect, Encoder
+from helix_sessions.store.engine.postgres_statement import WAIT, Inserted, as_json, statement
 from helix_sessions.store.engine.prepared_cursor import PreparedCursor
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, read_sql
-from helix_sessions.store.engine.tables import insert_sql, replace_sql, table, update_sql
+from helix_sessions.store.engine.tables import table
 
 if TYPE_CHECKING:
     from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -63,14 +62,7 @@ _AWAY_STATES = (
 )
 _IDLE = int(psycopg.pq.TransactionStatus.IDLE)
 
-_WAIT = "set_config('lock_timeout', %s, true) IS NOT NULL"
-"""A condition that is always true and sets how long the statement it is in waits for locks: conditions are
-evaluated before a row is locked, so it takes no statement of its own."""
-
 _CHANGES_AT_ONCE = 16
-
-Inserted: TypeAlias = tuple[type[models.Model], int, bool]
-"""So many rows of a table, and whether they take the place of others."""
 
 
 class PortablePostgresDialect(Dialect):
@@ -107,7 +99,7 @@ class PortablePostgresDialect(Dialect):
         return f"{expression}::text"
 
     def rows_as_json(self, query: str, columns: Sequence[str]) -> str:
-        return _as_json(query)
+        return as_json(query)
 
     def contains(self, text: str, part: str) -> str:
         return f"strpos({text}, '{part}') > 0"
@@ -116,7 +108,7 @@ class PortablePostgresDialect(Dialect):
         return f"CASE WHEN NOT pg_is_in_recovery() THEN {expression} END"
 
     def locking(self, select: str) -> str:
-        return f"{select} AND {_WAIT} FOR NO KEY UPDATE"
+        return f"{select} AND {WAIT} FOR NO KEY UPDATE"
 
     def waiting(self) -> list[Any]:
         return [milliseconds(conf.LOCK_TIMEOUT)]
@@ -125,7 +117,7 @@ class PortablePostgresDialect(Dialect):
         execute(connection, "SELECT set_config('lock_timeout', %s, true)", [milliseconds(seconds)])
 
     def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:
-        sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {_WAIT}"
+        sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {WAIT}"
         fetch(connection, sql, [name, *self.waiting()])
 
     def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
@@ -158,7 +150,7 @@ class PortablePostgresDialect(Dialect):
 
     def insert_session(self, work: "UnitOfWork") -> bool:
         sql, params = flush.session_insert(work)
-        timed = f"(CASE WHEN {_WAIT} THEN %s END"  # for another creation of the same id
+        timed = f"(CASE WHEN {WAIT} THEN %s END"  # for another creation of the same id
         return flush.insert_session(work, sql.replace("(%s", timed, 1), [*self.waiting(), *params])
 
     def flush(self, work: "UnitOfWork") -> str | None:
@@ -280,7 +272,7 @@ class PostgresDialect(PortablePostgresDialect):
                 return None
         texts = tuple(text for text, _ in others)
         asked = None if work.question is None or not columns else work.question[0]
-        sql = _statement(columns, tuple(inserted), texts, guarded=False, asked=asked)
+        sql = statement(columns, tuple(inserted), texts, guarded=False, asked=asked)
         if not columns:
             execute(work.connection, sql, params)
             return None
@@ -302,7 +294,7 @@ class PostgresDialect(PortablePostgresDialect):
             params += some
         others = tuple(text for text, _ in work.statements)
         asked = None if work.question is None else work.question[0]
-        sql = _statement(tuple(work.changes), inserted, others, guarded=True, asked=asked)
+        sql = statement(tuple(work.changes), inserted, others, guarded=True, asked=asked)
         return _answered(work, fetch(work.connection, sql, params + _asked_params(work)))
 
     def read_unlocked(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
@@ -341,69 +333,3 @@ def milliseconds(seconds: float) -> str:
 @lru_cache(maxsize=1)
 def _read_unlocked_sql(dialect: Dialect) -> str:
     return read_sql(dialect, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
-
-
-@lru_cache(maxsize=512)
-def _statement(
-    columns: tuple[str, ...],
-    inserted: tuple[Inserted, ...],
-    others: tuple[str, ...],
-    *,
-    guarded: bool,
-    asked: str | None = None,
-) -> str:
-    """All that a unit of work writes, in one statement: changes of the session's row, new rows, and others.
-    It returns the `xmin` of the session's row, if that is changed, and the answer to what is `asked`.
-
-    All but the last part are common table expressions. They see the tables as before the statement, so no
-    row may be touched by two of them, and none is: each table is written once. `guarded`, everything depends
-    on the session's row being the one that is known: new rows are selected from its update, and the others,
-    each of which ends in a condition, are made only with it.
-    """
-    returned = "" if asked is None else f", {_as_json(asked)}"
-    update = update_sql(Session, columns, ("session_id",))
-    update = f"{update}{_GUARD if guarded else ''} RETURNING xmin::text AS row_version"
-    if guarded:
-        others = tuple(f"{text} AND EXISTS (SELECT FROM w0)" for text in others)
-    parts = [*(_insert_sql(*rows, guarded) for rows in inserted), *others]
-    if guarded:
-        parts.insert(0, update)
-        last = f"SELECT row_version{returned} FROM w0"  # noqa: S608
-    else:
-        last = f"{update}{returned}" if columns else parts.pop()
-    steps = ", ".join(f"w{number} AS ({sql})" for number, sql in enumerate(parts))
-    return f"WITH {steps} {last}" if steps else last
-
-
-def _as_json(query: str) -> str:
-    """The rows of a query as one value."""
-    return f"(SELECT COALESCE(json_agg(q), '[]')::text FROM ({query}) q)"  # noqa: S608
-
-
-def _insert_sql(model: type[models.Model], rows: int, replacing: bool, guarded: bool) -> str:
-    columns = table(model).columns
-    if not guarded:
-        return insert_sql(model, columns, rows, replacing=replacing)
-    names = ", ".join(f'"{column}"' for column in columns)
-    first = ", ".join(f"%s::{_type_of(field)}" for field in table(model).fields.values())
-    others = f", ({', '.join(['%s'] * len(columns))})" * (rows - 1)
-    return (
-        f"INSERT INTO {table(model).name} ({names})"  # noqa: S608
-        f" SELECT new.* FROM w0, (VALUES ({first}){others}) AS new"
-        f"{' ' + replace_sql(model) if replacing else ''}"
-    )
-
-
-def _type_of(field: "models.Field[Any, Any]") -> str:
-    if isinstance(field, DocumentField):
-        return "json"
-    if isinstance(field, models.DateTimeField):
-        return "timestamptz"
-    if isinstance(field, models.DateField):
-        return "date"
-    if isinstance(field, models.BooleanField):
-        return "boolean"
-    return "bigint" if isinstance(field, models.IntegerField) else "text"
-
-
-_GUARD = f" AND {flush.guard('IS NOT DISTINCT FROM')} AND xmin = %s::xid AND {_WAIT}"
