@@ -156,7 +156,7 @@ class Thread:
         elif isinstance(parent, ReadId):
             overtaken = head.latest != parent.latest
         else:
-            # Also on one that is not there: it was refused, or removed under another run. A run may begin there.
+            # Also on one that is not there: refused, or removed under another run. A run may begin there.
             overtaken = not kind.is_first or self.reader().find(namespace, parent) is not None
         return overtaken and self.reader().find(namespace, checkpoint.id) is None
 
