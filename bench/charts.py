@@ -84,13 +84,12 @@ def _numbered(results: Results, section: str, operation: str) -> list[tuple[floa
 
 
 def _lines(points: list[tuple[float, Row, float]]) -> list[Line]:
-    """A line for each contestant that has two points or more, ours first."""
+    """A line for each contestant, ours first; of one that was measured once it is a point."""
     names = dict.fromkeys(row.contestant for _, row, _ in points)
-    lines = [
+    return [
         Line(name, sorted((x, y) for x, row, y in points if row.contestant == name))
         for name in sorted(names, key=lambda name: (not name.startswith("ours"), list(names).index(name)))
     ]
-    return [line for line in lines if len(line.points) > 1]
 
 
 def _heights(lines: list[Line]) -> list[float]:

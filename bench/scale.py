@@ -54,5 +54,5 @@ QUICK = Scale(
     resource_rounds=3,
     resource_steps=100,
     growth_steps=200,
-    streams=(200,),
+    streams=(200, 1_000),
 )

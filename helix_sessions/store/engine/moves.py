@@ -6,16 +6,18 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionMoved, SessionNotFound
 from helix_sessions.models import MovedOwner, MovedSession, Session
-from helix_sessions.models.moves import LEAVING, LEFT, SETTLING
+from helix_sessions.models.moves import ARRIVING, LEAVING, LEFT, SETTLING
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.tables import table
 from helix_sessions.types import TOMBSTONE, UNSET
 
 _WHERE_TO = f'SELECT "state", "cell", "owner_key" FROM {table(MovedSession).name} WHERE "moved_id" = %s'  # noqa: S608
 
-_IS_HERE = (
+_HAS_COME = (
     f'SELECT "owner_id" FROM {table(Session).name} WHERE "session_id" = %s AND "status" <> \'{TOMBSTONE}\''  # noqa: S608
+    f" AND EXISTS (SELECT 1 FROM {table(MovedOwner).name} WHERE \"state\" IN ('{ARRIVING}', '{SETTLING}'))"
 )
+"""Whose a session is that is here now, while somebody's sessions come. Otherwise it was created meanwhile."""
 
 NO_TENANT = "\t"
 """What no owner's key is."""
@@ -44,7 +46,7 @@ def explain_absence(
     refuse_moved(connection, session_id, owner)
     if str(error) != f"There is no session {session_id!r}.":
         return  # another one is meant
-    for (owner_id,) in fetch(connection, _IS_HERE, [session_id]):
+    for (owner_id,) in fetch(connection, _HAS_COME, [session_id]):
         if owner is UNSET or str(owner) == str(owner_id):
             raise SessionBusy(f"The session {session_id!r} has come here just now. Repeat the call.")
 
