@@ -281,10 +281,15 @@ class Causes(RuleBasedStateMachine):
         if status in ("completed", "failed"):
             known.unanswered, known.children, known.has_answers = set(), {}, False
         known.follow()
+        if status == "active" and self._is_awaited(key) and not known.waits and known.runnable() is None:
+            known.requested = "now"
         if status in ("failed", "interrupted"):
             self._interrupt_below(key)
         if status in ("completed", "failed") and key in self.parents:
             self.known[self.parents[key]].children.pop(key, None)
+
+    def _is_awaited(self, key: str) -> bool:
+        return key in self.parents and key in self.known[self.parents[key]].children
 
     def _interrupt_below(self, key: str) -> None:
         for child in self._below(key):
