@@ -20,7 +20,7 @@ def step(results: Results) -> str | None:
     if len(lengths) < 2:
         return None
     at = {length: float(place) for place, length in enumerate(lengths)}
-    lines = _lines([(at[length], row, row.value.middle) for length, row in rows])
+    lines = _lines([(at[length], row) for length, row in rows])
     x = Axis("messages in the history", list(at.values()), names=[f"{length:,.0f}" for length in lengths])
     return line_chart("Time of a step commit (logarithmic)", x, powers_of_ten("ms", _heights(lines)), lines)
 
@@ -28,12 +28,7 @@ def step(results: Results) -> str | None:
 def writers(results: Results) -> str | None:
     """How many steps all writers commit together."""
     rows = _numbered(results, "throughput", r"writers: (\d+)$")
-    numbers = sorted({number for number, _ in rows})
-    if len(numbers) < 2:
-        return None
-    lines = _lines([(number, row, row.value.middle) for number, row in rows])
-    x = Axis("processes that write", numbers, is_logarithmic=True)
-    return line_chart("Steps a second of all writers", x, from_zero("steps/s", _heights(lines)), lines)
+    return _by_size(rows, "Steps a second of all writers", "processes that write", "steps/s")
 
 
 def streams(results: Results) -> str | None:
@@ -57,12 +52,17 @@ def streams(results: Results) -> str | None:
 def listing(results: Results) -> str | None:
     """What the newest fifty cost among few and many."""
     rows = _numbered(results, "list", r"newest 50 of ([\d,]+)$")
-    sizes = sorted({size for size, _ in rows})
-    if len(sizes) < 2:
+    return _by_size(rows, "The newest 50 sessions", "sessions in the table", "ms")
+
+
+def _by_size(rows: list[tuple[float, Row]], title: str, sizes: str, unit: str) -> str | None:
+    """All contestants against what is counted, if that was measured at two sizes."""
+    ticks = sorted({size for size, _ in rows})
+    if len(ticks) < 2:
         return None
-    lines = _lines([(size, row, row.value.middle) for size, row in rows])
-    x = Axis("sessions in the table", sizes, is_logarithmic=True)
-    return line_chart("The newest 50 sessions", x, from_zero("ms", _heights(lines)), lines)
+    lines = _lines(rows)
+    x = Axis(sizes, ticks, is_logarithmic=True)
+    return line_chart(title, x, from_zero(unit, _heights(lines)), lines)
 
 
 CHARTS: dict[str, Callable[[Results], str | None]] = {
@@ -83,11 +83,11 @@ def _numbered(results: Results, section: str, operation: str) -> list[tuple[floa
     return found
 
 
-def _lines(points: list[tuple[float, Row, float]]) -> list[Line]:
+def _lines(points: list[tuple[float, Row]]) -> list[Line]:
     """A line for each contestant, ours first; of one that was measured once it is a point."""
-    names = dict.fromkeys(row.contestant for _, row, _ in points)
+    names = dict.fromkeys(row.contestant for _, row in points)
     return [
-        Line(name, sorted((x, y) for x, row, y in points if row.contestant == name))
+        Line(name, sorted((x, row.value.middle) for x, row in points if row.contestant == name))
         for name in sorted(names, key=lambda name: (not name.startswith("ours"), list(names).index(name)))
     ]
 

@@ -22,21 +22,33 @@ from helix_sessions.models import Feedback, Input, Session
 from helix_sessions.types import FEEDBACK_RATINGS
 
 
-class CauseFilter(admin.SimpleListFilter):
+class _ChosenFilter(admin.SimpleListFilter):
+    """A filter with more values than can be offered: it shows the one that is chosen."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The chosen value alone."""
+        value = self.used_parameters.get(str(self.parameter_name))
+        value = value[-1] if isinstance(value, list) else value
+        return [(value, self.name_of(value))] if value else []
+
+    def has_output(self) -> bool:
+        """While a value is chosen."""
+        return bool(self.lookup_choices)
+
+    def name_of(self, value: str) -> Any:
+        """What is shown of a value."""
+        return value
+
+
+class CauseFilter(_ChosenFilter):
     """`?cause=<fingerprint>`, `?cause=none`, `?cause=queued`, `?cause=inbox`"""
 
     title = _("cause")
     parameter_name = "cause"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """The chosen cause alone."""
-        value = self.used_parameters.get(self.parameter_name)
-        value = value[-1] if isinstance(value, list) else value
-        return [(value, _NAMES.get(value) or _in_words(value))] if value else []
-
-    def has_output(self) -> bool:
-        """While a cause is chosen."""
-        return bool(self.lookup_choices)
+    def name_of(self, value: str) -> Any:
+        """The cause in words."""
+        return _NAMES.get(value) or _in_words(value)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The sessions with this trouble."""
@@ -54,22 +66,12 @@ class CauseFilter(admin.SimpleListFilter):
         return queryset.filter(status="failed", error_fingerprint=value) if is_id(value) else queryset.none()
 
 
-class ToolFilter(admin.SimpleListFilter):
+class ToolFilter(_ChosenFilter):
     """`?tool=refund`: sessions that wait for an answer to a call of this tool. Where calls are encrypted, all
     that wait."""
 
     title = _("tool")
     parameter_name = "tool"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """The chosen tool alone."""
-        value = self.used_parameters.get(self.parameter_name)
-        value = value[-1] if isinstance(value, list) else value
-        return [(value, value)] if value else []
-
-    def has_output(self) -> bool:
-        """While a tool is chosen."""
-        return bool(self.lookup_choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The sessions that wait for it."""
