@@ -81,22 +81,34 @@ ONCE = (
 SLOW = (
     "admin/test_accessible.py",
     "admin/test_browser.py",
+    "api/test_generated_client.py",
     "attack/test_xss.py",
     "demo/test_browser.py",
+    "docs/test_tutorial.py",
+    "examples/",
     "frontends/test_browser.py",
+    "stream/test_replicas.py",
+    "stream/test_servers.py",
     "test_typing.py",
+    "torture/test_failover.py",
 )
-"""What only `make test-all` runs: real browsers, and type checkers on a project that uses the package, which
-`make lint` reads too."""
+"""What only `make test-all` runs: real browsers, servers of several kinds, standbys, projects that are made and
+run as a reader of the documentation would, and type checkers on a project that uses the package, which `make
+lint` reads too."""
 
 LATER_ON_POSTGRESQL = (
     "admin/test_actions.py",
     "admin/test_base.py",
     "admin/test_contexts.py",
+    "admin/test_documents.py",
     "admin/test_pages.py",
+    "admin/test_rows.py",
+    "admin/test_truth.py",
+    "admin/test_waiting.py",
     "agents/",
     "api/test_actions.py",
     "api/test_conditions.py",
+    "api/test_fuzz.py",
     "api/test_in_a_project.py",
     "api/test_limits.py",
     "api/test_outputs.py",
@@ -111,6 +123,7 @@ LATER_ON_POSTGRESQL = (
     "attack/test_requests_out.py",
     "attack/test_tampering.py",
     "demo/",
+    "docs/test_examples.py",
     "docs/test_site.py",
     "docs/test_suspend_and_resume.py",
     "docs/test_tutorial.py",
@@ -125,6 +138,7 @@ LATER_ON_POSTGRESQL = (
     "integrations/test_openai_branches.py",
     "integrations/test_pages.py",
     "integrations/test_pydantic_ai.py",
+    "runtime/test_ready_sources.py",
     "stream/test_servers.py",
     "stream/test_sse.py",
     "test_sample.py",
@@ -133,10 +147,14 @@ LATER_ON_POSTGRESQL = (
 `make test-all` on PostgreSQL too."""
 
 LATER_ON_SQLITE = (
+    "cells/test_killed_moves.py",
+    "models/test_upgrade_under_load.py",
+    "store/test_routers.py",
     "torture/test_crashes.py",
     "torture/test_races.py",
 )
-"""Campaigns that `make test` runs on PostgreSQL, and `make test-all` on SQLite too."""
+"""Campaigns and tests of several databases that `make test` runs on PostgreSQL, and `make test-all` on SQLite
+too."""
 
 
 def _on_sqlite() -> bool:

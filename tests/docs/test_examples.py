@@ -91,6 +91,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.once
+@pytest.mark.slow
 @each("block", SETTINGS.values(), ids=SETTINGS)
 def test_settings_make_a_project(
     block: Block, tmp_path_factory: pytest.TempPathFactory, migrated: Path
