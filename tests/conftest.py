@@ -92,9 +92,8 @@ SLOW = (
     "test_typing.py",
     "torture/test_failover.py",
 )
-"""What only `make test-all` runs: real browsers, servers of several kinds, standbys, projects that are made and
-run as a reader of the documentation would, and type checkers on a project that uses the package, which `make
-lint` reads too."""
+"""What only `make test-all` runs: real browsers, servers of several kinds, standbys, projects that are made
+as the documentation says, and type checkers on a project that uses the package, which `make lint` reads too."""
 
 LATER_ON_POSTGRESQL = (
     "admin/test_actions.py",
