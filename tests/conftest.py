@@ -93,7 +93,7 @@ SLOW = (
     "torture/test_failover.py",
 )
 """What only `make test-all` runs: real browsers, servers of several kinds, standbys, projects that are made
-as the documentation says, and type checkers on a project that uses the package, which `make lint` reads too."""
+as the documentation says, and type checkers on a project that uses the package (`make lint` reads it too)."""
 
 LATER_ON_POSTGRESQL = (
     "admin/test_actions.py",
