@@ -81,6 +81,15 @@ def assert_executed_once(noted: Sequence[str], *, asks: Sequence[str]) -> None:
             assert approvals[session] >= 0, f"{tool} was executed without an approval: {told(session)}"
 
 
+def assert_answers_something(key: str) -> None:
+    """Before every message of the agent is a prompt or the result of a tool, unless it was interrupted."""
+    before: dict[str, object] = {}
+    for message in SessionStore().get_messages(key).messages:
+        twice = message["role"] == before.get("role") == "assistant" and not before.get("interrupted")
+        assert not twice, f"the agent answered nothing: {told(key)}"
+        before = message
+
+
 def told(key: str) -> str:
     """The log of a session and of those below."""
     store = SessionStore()

@@ -2,7 +2,8 @@
 
 A schedule is made of its seed. Two workers and the process that meddles run side by side; which of them dies,
 and when, is chance. Whatever happened, a worker that is left alone must bring every session to an end or to a
-wait for a person, and no tool may have been executed twice.
+wait for a person. No tool may have been executed twice. Where no run was asked for, the agent has answered
+prompts and tools only.
 """
 
 import gc
@@ -24,12 +25,14 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import HelixSessionsError, TransientError
 from helix_sessions.models import Session
-from helix_sessions.runtime import SessionRunner, Spawn, ToolResult, TurnContext, TurnOutcome
+from helix_sessions.runtime import SessionRunner, Spawn, ToolResult, TurnContext, TurnOutcome, retries
 from helix_sessions.store import SessionStore
 from tests.invariants import assert_healthy, assert_invariants
-from tests.runner.rest import Progress, assert_at_rest, assert_executed_once
+from tests.runner.rest import Progress, assert_answers_something, assert_at_rest, assert_executed_once
 
 TTL = 0.25
+IN_PLACE_SECONDS = 0.02
+"""Shorter than it is, so that longer waits for the next attempt are waits of the session."""
 SETTINGS = {"MAX_INTERRUPTED_ATTEMPTS": 50}
 """Workers die so often here that a crash loop would be no surprise; it has a test of its own."""
 
@@ -42,9 +45,11 @@ _MOST_STATEMENTS = 60
 
 
 class Clerk:
-    """Does what the prompt names: tools, a sub-agent, an approval. It knows nothing but the transcript."""
+    """Does what the prompt names: tools, a sub-agent or a companion, an approval, a client's tool. It knows
+    nothing but the transcript."""
 
     approval_tools = ("refund",)
+    client_tools = ("locate",)
 
     def __init__(self, notes: Path, seconds: float = 0, trouble: float = 0) -> None:
         """`seconds`: how long a tool takes. `trouble`: how often the model is busy, as a share."""
@@ -53,6 +58,7 @@ class Clerk:
         self._trouble = trouble
         self.tools = {name: self._tool(name) for name in ("pay", "book", "refund")}
         self.tools["delegate"] = lambda arguments, turn: Spawn("clerk", "pay")
+        self.tools["consult"] = lambda arguments, turn: Spawn("clerk", "pay", mode="persistent", name="aide")
 
     def _tool(self, name: str) -> Callable[..., Any]:
         def work(arguments: Any, turn: TurnContext) -> ToolResult:
@@ -66,7 +72,7 @@ class Clerk:
 
     def run_turn(self, turn: TurnContext) -> TurnOutcome:
         if random.random() < self._trouble:
-            raise TransientError("busy", retry_after=0.01)
+            raise TransientError("busy", retry_after=random.choice((IN_PLACE_SECONDS / 2, 0.1)))
         last = turn.context.messages[-1]
         if last["role"] != "user":
             return TurnOutcome("done", output="done", usage={"input_tokens": 1, "output_tokens": 1})
@@ -74,7 +80,7 @@ class Clerk:
         listed = [
             {"id": f"{number}", "name": name, "arguments": {}}
             for number, name in enumerate(names)
-            if name in self.tools
+            if name in (*self.tools, *self.client_tools)
         ]
         if not listed:
             return TurnOutcome("nothing to do")
@@ -84,6 +90,8 @@ class Clerk:
 STATUSES = ("failed", "paused", "interrupted", "completed", "active")
 PROMPTS = (
     "pay",
+    "consult",
+    "locate and pay",
     "pay and book",
     "delegate",
     "delegate and delegate and pay",
@@ -106,6 +114,10 @@ class Schedule:
         self._kills = self._calls = 0
         self._by_hand: dict[str, set[str]] = {}
         """The statuses that a person gave to sessions."""
+        self._runs_by_name = self._chance.random() < 0.4
+        """Whether workers also run and wake sessions that are named, as tasks do."""
+        self._sent_on: set[str] = set()
+        """Sessions that a person had go on, with nothing new for the agent to answer."""
 
     def run(self) -> dict[str, int]:
         """Run it; how often what happened."""
@@ -157,6 +169,7 @@ class Schedule:
         try:
             gc.disable()  # it would touch, and so copy, all that is shared with the process before
             random.seed(f"{self.seed} {number}")
+            retries.IN_PLACE_SECONDS = IN_PLACE_SECONDS
             if last is not None:
                 _die_at(last)
             self._work(f"{self.seed} {number} {os.getpid()}")
@@ -171,6 +184,8 @@ class Schedule:
                 break
             swept = 0
             with suppress(HelixSessionsError, DatabaseError):
+                if self._runs_by_name and random.random() < 0.3:
+                    random.choice((runner.run, runner.wake))(random.choice(self._sessions))
                 swept = runner.sweep()
             time.sleep(0 if swept else 0.02)
 
@@ -182,24 +197,27 @@ class Schedule:
     def _meddle(self, key: str) -> None:
         """One call of somebody else; a refusal is no surprise."""
         store = self._store
-        call = self._chance.choice(
-            [
-                lambda: self._admit(key),
-                lambda: self._answer(key),
-                lambda: self._answer(key),
-                self._meddle_with_a_child,
-                lambda: self._admit(key, resume=False),
-                lambda: store.set_interrupt_flag(key, "enough"),
-                lambda: self._decide(key),
-                lambda: self._decide(key),
-                lambda: store.request_run(key),
-                lambda: store.request_run(key, at=timezone.now() + timedelta(seconds=0.05)),
-                lambda: store.retry_run(key),
-                lambda: store.move_session(key, "elsewhere"),
-                lambda: store.wake(key),
-                lambda: store.rewind(key),
-            ]
-        )
+        quiet: list[Callable[[], object]] = [
+            lambda: self._admit(key),
+            lambda: self._answer(key),
+            lambda: self._answer(key),
+            self._meddle_with_a_child,
+            lambda: self._admit(key, resume=False),
+            lambda: store.set_interrupt_flag(key, "enough"),
+        ]
+        sending_on: list[Callable[[], object]] = [
+            lambda: self._decide(key),
+            lambda: self._decide(key),
+            lambda: store.request_run(key),
+            lambda: store.request_run(key, at=timezone.now() + timedelta(seconds=0.05)),
+            lambda: store.retry_run(key),
+            lambda: store.move_session(key, "elsewhere"),
+            lambda: store.wake(key),
+            lambda: store.rewind(key),
+        ]
+        call = self._chance.choice(quiet + sending_on)
+        if call in sending_on:
+            self._sent_on.add(key)
         self._calls += 1
         with suppress(HelixSessionsError):
             call()
@@ -229,8 +247,10 @@ class Schedule:
         pending = self._store.load_state(key).pending_client_tool_calls or {}
         waiting = [call_id for call_id, entry in pending.items() if not entry.get("submitted_at")]
         for call_id in waiting:
-            approved = self._chance.random() < 0.8
-            self._store.submit_tool_result(key, call_id, approved=approved)
+            if pending[call_id]["kind"] == "approval":
+                self._store.submit_tool_result(key, call_id, approved=self._chance.random() < 0.8)
+            else:
+                self._store.submit_tool_result(key, call_id, result="here")
         return bool(waiting)
 
     def _finish(self) -> None:
@@ -243,6 +263,9 @@ class Schedule:
                 assert_at_rest(key, ends=ended and key in self._sessions, whole=whole)
             assert_executed_once(self._notes.read_text().splitlines(), asks=Clerk.approval_tools)
             if not ended:
+                for key in self._sessions if not self._runs_by_name else ():
+                    if key not in self._sent_on:
+                        assert_answers_something(key)
                 for key in tree:
                     if self._store.load_state(key).status != "completed":
                         self._store.retry_run(key)

@@ -7,7 +7,7 @@ import pytest
 
 from helix_sessions.store import SessionStore
 from tests.parallel import Worker
-from tests.runner.rest import assert_at_rest, assert_executed_once
+from tests.runner.rest import assert_answers_something, assert_at_rest, assert_executed_once
 from tests.runner.schedules import run_schedules
 from tests.torture.short_forms import patient, run_campaign
 
@@ -48,3 +48,9 @@ def test_what_they_must_not_come_to_is_seen(store: SessionStore) -> None:
     store.admit_input("s", "hi")
     with pytest.raises(AssertionError, match="'s' is active"):
         assert_at_rest("s", ends=False, whole=True)
+    answer = {"role": "assistant", "content": "done"}
+    store.append_messages("s", [{"role": "user", "content": "hi"}, answer])
+    assert_answers_something("s")
+    store.append_messages("s", [answer])
+    with pytest.raises(AssertionError, match="the agent answered nothing"):
+        assert_answers_something("s")
