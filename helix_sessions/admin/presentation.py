@@ -168,8 +168,9 @@ def _next_run(session: Session, now: datetime) -> Iterator[tuple[str, str]]:
         yield "running", _("Another run was asked for.")
     if session.attempts > 1:
         yield "stuck", _("Taken up %d times without a committed turn.") % session.attempts
-    if session.retry_attempt:
-        yield "stuck", _("The model call has failed %d times and is retried.") % session.retry_attempt
+    if session.retry_attempt > 1:
+        failed = session.retry_attempt - 1
+        yield "stuck", _("The model call has failed %d times and is retried.") % failed
 
 
 def waiting_calls(session: Session) -> list[dict[str, Any]]:

@@ -88,6 +88,8 @@ class Session(models.Model):
     run_requested_at = models.DateTimeField(null=True)
     attempts = models.BigIntegerField(default=0, db_default=0)
     retry_attempt = models.BigIntegerField(default=0, db_default=0)
+    """The number of the attempt that comes next, while a call of the model that failed is to be tried again.
+    0: nothing is."""
     last_agent_activity_at = models.DateTimeField(null=True)
     usage = DocumentField(null=True, searchable=True)
     has_blobs = column(models.BooleanField(null=True), imported=False)

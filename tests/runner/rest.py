@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 
 from django.db.models import Q
 from django.utils import timezone
@@ -14,6 +15,8 @@ from tests.invariants import assert_valid_transcript
 
 STOPPED = ("interrupted", "paused")
 
+_LONGEST_WAIT = timedelta(seconds=10)
+"""No lease and no wait for the next attempt is as long."""
 _STILL_SECONDS = 30.0
 _STILL_LOOKS = 30
 _MOST_EVENTS = 5_000
@@ -34,6 +37,8 @@ class Progress:
             Session.objects.order_by("session_id").values_list("session_id", "head_seq", "runnable_at")
         )
         wanted = [at for _, _, at in rows if at is not None]
+        late = [key for key, _, at in rows if at is not None and at > timezone.now() + _LONGEST_WAIT]
+        assert not late, f"a session is left alone: {told(late[0])}"
         self._looks += 1
         if rows != self._rows or (wanted and min(wanted) > timezone.now()):
             self._rows, self._since, self._looks = list(rows), time.monotonic(), 0

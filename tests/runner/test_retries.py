@@ -150,6 +150,20 @@ class TestTheModel:
         assert store.load_state(session).status == "failed"
         whole(store, session)
 
+    def test_retry_run_while_it_waits_asks_again_at_once_and_counts_from_one(
+        self, store: SessionStore, session: str
+    ) -> None:
+        agent = ScriptedAgent([TransientError("busy", retry_after=60), TransientError("busy"), "ok"])
+        store.admit_input(session, "hello")
+        runner = SessionRunner(agent, retry=RetryPolicy(max_attempts=2, initial=0.001))
+        assert runner.wake(session).kind == "idle"
+        store.retry_run(session)
+        assert runner.sweep() == 1
+        assert [failure["attempt"] for failure in failures(store, session)] == [1, 1]
+        assert said(store, session) == [("user", "hello"), ("assistant", "ok")]
+        assert len(store.list_runs(session).items) == 1
+        whole(store, session)
+
     def test_a_waiting_retry_is_interrupted(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=60)])
         SessionRunner(agent).run(session)

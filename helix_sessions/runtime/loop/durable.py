@@ -75,7 +75,7 @@ class DurableJournal:
 
     @property
     def failed_attempts(self) -> int:
-        return int(self._driver.known.row.retry_attempt)
+        return max(0, int(self._driver.known.row.retry_attempt) - 1)
 
     @property
     def leaves(self) -> bool:

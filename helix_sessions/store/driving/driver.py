@@ -265,7 +265,7 @@ class Driver:
         def decide(work: UnitOfWork, known: Knowledge) -> None:
             data = {"attempt": attempt, "error": error, "retry_at": retry_at.isoformat()}
             work.event("model_call_failed", text=documents.dump(data), turn_id=turn_id)
-            work.change(retry_attempt=attempt)
+            work.change(retry_attempt=attempt + 1)
             if release:
                 text = None if usage is None else documents.dump(usage)
                 key = {"run_id": self.running.run_id}

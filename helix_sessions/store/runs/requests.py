@@ -44,12 +44,13 @@ def _request(
         now = timezone.now()
         when = now if at is None else max(at, now)
         before = [getattr(session, name) for name in _REQUEST]
-        if _is_waiting_for_retry(work):
+        waits_for_retry = _is_waiting_for_retry(work)
+        if waits_for_retry:
             runnable.ask(work, when)
         else:
             runnable.request(work, when)
         if anew and (session.attempts or session.retry_attempt):
-            work.change(attempts=0, retry_attempt=0)
+            work.change(attempts=0, retry_attempt=1 if waits_for_retry else 0)
         if before != [getattr(session, name) for name in _REQUEST]:
             data = {"at": None if at is None else when.isoformat(), "retry": anew or None}
             work.event("run_requested", {name: value for name, value in data.items() if value is not None})
