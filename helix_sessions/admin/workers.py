@@ -11,11 +11,11 @@ from typing import Any
 
 from django.db.models import ExpressionWrapper, Q
 from django.db.models.fields import BooleanField
-from django.db.models.functions import Now
 
 from helix_sessions.admin.base import stored
 from helix_sessions.conf import conf
 from helix_sessions.models import Run, Session, Worker
+from helix_sessions.models.clocks import LeaseClock
 from helix_sessions.models.session_querysets import RUNNING
 from helix_sessions.store.driving.workers import ALIVE, FORGOTTEN
 
@@ -24,7 +24,7 @@ MOST_DRIVEN = 1_000
 NAMED = 10
 """So many sessions of a worker are named; the rest are counted."""
 
-_HELD = Q(lease_expires_at__gt=Now())  # leases go by the database's clock
+_HELD = Q(lease_expires_at__gt=LeaseClock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

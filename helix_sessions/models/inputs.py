@@ -3,8 +3,8 @@
 from typing import Self
 
 from django.db import models
-from django.db.models.functions import Now
 
+from helix_sessions.models.clocks import LeaseClock
 from helix_sessions.models.constraints import non_negative, one_of, session_key
 from helix_sessions.models.fields import DocumentField, IdField
 from helix_sessions.types import DELIVERIES
@@ -21,7 +21,7 @@ class InputQuerySet(models.QuerySet["Input"]):
         """Pending in a session without an owner that waits for neither a client nor a sub-session. A stopped
         session counts only from its next input on."""
         expired = models.Q(session__lease_expires_at__isnull=True) | models.Q(
-            session__lease_expires_at__lte=Now()
+            session__lease_expires_at__lte=LeaseClock()
         )
         goes_on = models.Q(session__status__in=("active", "completed", "failed"))
         fresh = models.Q(

@@ -8,6 +8,7 @@ from django.db.models.functions import Coalesce, Now
 from django.db.models.lookups import LessThan
 from django.utils import timezone
 
+from helix_sessions.models.clocks import LeaseClock
 from helix_sessions.models.sql import IDS_WITH, agent_types
 from helix_sessions.types import TERMINAL_STATUSES, TOMBSTONE, UNFINISHED_STATUSES
 
@@ -80,16 +81,16 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def leased(self, now: datetime | None = None) -> Self:
         """An owner has a lease that has not expired."""
-        return self.filter(lease_expires_at__gt=now or Now())
+        return self.filter(lease_expires_at__gt=now or LeaseClock())
 
     def unleased(self, now: datetime | None = None) -> Self:
         """Without a lease, or with an expired one."""
-        expired = models.Q(lease_expires_at__isnull=True) | models.Q(lease_expires_at__lte=now or Now())
-        return self.filter(expired)
+        expired = models.Q(lease_expires_at__lte=now or LeaseClock())
+        return self.filter(models.Q(lease_expires_at__isnull=True) | expired)
 
     def abandoned(self, now: datetime | None = None) -> Self:
         """A run is under way, and the lease of its driver has expired."""
-        return self.filter(run_id__isnull=False, lease_expires_at__lte=now or Now())
+        return self.filter(run_id__isnull=False, lease_expires_at__lte=now or LeaseClock())
 
     def owned_by(self, owner_id: object) -> Self:
         return self.filter(owner_id=owner_id)
