@@ -24,9 +24,11 @@ def _documents() -> list[str]:
     return sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
 
 
-def _pictures() -> set[str]:
+def _files() -> set[str]:
+    """What pages show and link to beside each other: pictures and numbers."""
     docs = settings.BASE_DIR / "docs"
-    return {path.relative_to(docs).as_posix() for path in docs.glob("images/*.png")}
+    found = [*docs.glob("images/*.png"), *docs.glob("images/*.svg"), *docs.glob("*.json")]
+    return {path.relative_to(docs).as_posix() for path in found}
 
 
 def _title(name: str) -> str:
@@ -45,13 +47,13 @@ def _grouped_documents() -> dict[str, list[tuple[str, str]]]:
 
 
 def documents(request: HttpRequest) -> HttpResponse:
-    """Show the doors of the app, and what there is to read."""
+    """Show the front ends of the app, and what there is to read."""
     return render(request, "documents.html", {"documents": _grouped_documents()})
 
 
 def document(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Show one page of `docs/`, or one of its pictures."""
-    if name in _pictures():
+    """Show one page of `docs/`, or one of its pictures and files."""
+    if name in _files():
         return FileResponse(open(settings.BASE_DIR / "docs" / name, "rb"))
     if name not in _documents():
         raise Http404

@@ -67,8 +67,19 @@ def test_the_demo_shows_every_page(client: Client):
 
 @pytest.mark.django_db
 def test_every_picture_is_shown_and_served(client: Client):
-    texts = "".join(path.read_text() for path in (ROOT / "README.md", *DOCS.rglob("*.md")))
+    texts = "".join(found.text for found in all_pages())
     for path in (DOCS / "images").iterdir():
         assert f"images/{path.name}" in texts, path.name
         response = client.get(f"/docs/images/{path.name}")
         assert b"".join(response) == path.read_bytes()
+        assert response["Content-Type"] in ("image/png", "image/svg+xml"), path.name
+    for found in all_pages():
+        for alt, target in found.pictures:
+            assert alt, f"{found.name}: {target} has no words"
+            assert (found.path.parent / target).exists(), f"{found.name}: {target}"
+
+
+@pytest.mark.django_db
+def test_the_numbers_can_be_fetched(client: Client):
+    response = client.get("/docs/performance.json")
+    assert b"".join(response) == (DOCS / "performance.json").read_bytes()
