@@ -1,8 +1,8 @@
 """Every piece of Python in the documentation runs, in the order of its page, against a real database.
 
 A block marked `settings` (```` ```python settings ````) is a part of a settings file: it is the whole
-configuration of a small project that must pass its checks and migrate. The files and pieces of the tutorial
-are run by `test_tutorial.py`. There is no mark for code that does not run.
+configuration of a small project that must pass its checks and migrate. Blocks marked by the name of a file
+are run by `test_tutorial.py` and `test_first_agent.py`. There is no mark for code that does not run.
 """
 
 import code
@@ -22,7 +22,7 @@ from tests.docs.examples import BrokenPromise, run
 from tests.docs.pages import ROOT, Block, Page, all_pages
 from tests.rows import each
 
-MARKS = {(), ("settings",)}
+MARKS = {(), ("settings",), ("shop/agents.py",), ("shop/settings.py",)}
 SETTINGS_PREAMBLE = """
 SECRET_KEY = "docs"
 USE_TZ = True
