@@ -46,9 +46,20 @@ def _grouped_documents() -> dict[str, list[tuple[str, str]]]:
     return {heading: pages for heading, pages in groups.items() if pages}
 
 
+def _found(words: str) -> list[tuple[str, str]]:
+    """Name and title of the pages that have all the words."""
+    docs = settings.BASE_DIR / "docs"
+    texts = {name: (docs / name).read_text(encoding="utf-8").casefold() for name in _documents()}
+    wanted = words.casefold().split()
+    names = [name for name, text in texts.items() if all(word in text for word in wanted)]
+    return [(name, _title(name)) for name in sorted(names, key=lambda name: -texts[name].count(wanted[0]))]
+
+
 def documents(request: HttpRequest) -> HttpResponse:
-    """Show the front ends of the app, and what there is to read."""
-    return render(request, "documents.html", {"documents": _grouped_documents()})
+    """Show the front ends of the app, and what there is to read, or the pages that have the words of `q`."""
+    words = request.GET.get("q", "").strip()
+    pages = {"Found": _found(words)} if words else _grouped_documents()
+    return render(request, "documents.html", {"documents": pages, "words": words})
 
 
 def document(request: HttpRequest, name: str) -> HttpResponseBase:
