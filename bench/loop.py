@@ -9,11 +9,11 @@ the worker that takes it to its end:
 - Procrastinate, two commits: the job is fetched, and finished, with an event row for each by its triggers. It
   keeps no answer.
 - DBOS, three commits: the workflow's row, the output of its one step, and the workflow's end, with reads
-  between them. No queue is asked for it, so nothing is claimed and nobody is told.
+  between them. No queue is asked for it, so nothing is claimed and no worker is told.
 - Celery, for latency only, by its SQLAlchemy transport, which polls.
 
 Latency is from the hand-over to a worker with nothing else to do. Inputs a second are counted from the first
-piece of work to the last, so that nobody pays for imports and connections.
+piece of work to the last, so that no product pays for imports and connections.
 """
 
 import subprocess
