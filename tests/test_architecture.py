@@ -1,4 +1,4 @@
-"""The rooms of the house: doors know the store, the store knows the models, and not the other way round."""
+"""The rooms: front ends know the store, the store knows the models, never the other way round."""
 
 import ast
 import re
@@ -274,7 +274,7 @@ OF_THE_ENGINE = {
     f"helix_sessions.store.engine.connection.{name}"
     for name in ("after_commit", "let_go_if_broken", "outage")
 }
-"""All that a door may know of how the store writes."""
+"""All that a front end may know of how the store writes."""
 
 _SQL = re.compile(
     r"^\s*(BEGIN|START TRANSACTION|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LOCK TABLE)\b"
