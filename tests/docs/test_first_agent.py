@@ -57,7 +57,9 @@ def test_it_waits_for_a_person_and_pays_once(
     store.create_session("kettle-7", agent_type="support")
     store.admit_input("kettle-7", "The kettle of order 7 arrived broken.")
     call_command("run_sessions", "--once")
-    [call] = store.load_state("kettle-7").pending_client_tool_calls.values()
+    pending = store.load_state("kettle-7").pending_client_tool_calls
+    assert pending is not None
+    [call] = pending.values()
     assert (call["tool_name"], payments.paid) == ("refund", [])
     store.submit_tool_result("kettle-7", call["tool_call_id"], approved=True)
     call_command("run_sessions", "--once")
