@@ -17,7 +17,7 @@ help:
 	@echo "make test-long every boundary, fuzz, browsers, front ends and adapters on PostgreSQL, the contract encrypted"
 	@echo "make lint     the checks of make test without the tests"
 	@echo "make format   let ruff rewrite what it can"
-	@echo "make matrix   the contract and the doors on every other supported Django and Python found here"
+	@echo "make matrix   the contract and the front ends on every other supported Django and Python found here"
 	@echo "make torture  the long campaigns against the promises, ARGS=\"kills --seconds 600 --seed 7\" for some"
 	@echo "make bench    against hand-written SQL and other products (make bench-quick: five minutes)"
 	@echo "make docs     the documentation as a site, in var/site"

@@ -1,4 +1,4 @@
-"""What `make test` does not have: contract and doors on other supported pairs of Python and Django, and
+"""What `make test` does not have: contract and front ends on other supported pairs of Python and Django, and
 agents on the lowest supported versions of their frameworks."""
 
 import sys

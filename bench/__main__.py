@@ -1,4 +1,8 @@
-"""`python -m bench [--quick] [--only SECTION ...]`: measure, print, and write results and a chart."""
+"""`python -m bench [--quick] [--only SECTION ...]`: measure, print, and write results and charts.
+
+`bench/results/latest.json` is of the last whole run, `part.json` of the last one that was quick or of some
+sections. `python -m bench.publish` puts the whole one into the documentation.
+"""
 
 import argparse
 import json
@@ -10,7 +14,6 @@ from pathlib import Path
 from time import perf_counter
 
 from bench.about import about
-from bench.bars import bars
 from bench.charts import charts
 from bench.claims import measure_claims
 from bench.contestants import PEERS
@@ -19,15 +22,18 @@ from bench.databases import Arena, arena
 from bench.growth import measure_growth
 from bench.http import measure_http
 from bench.listing import measure_listing
-from bench.loop import measure_loop
+from bench.loop import measure_loop, missing_queues
 from bench.on_sqlite import measure_sqlite
 from bench.operations import measure_delayed_steps, measure_operations, measure_steps
+from bench.other_load import Clock, share_since
+from bench.publish import reasons_against
 from bench.report import show
 from bench.resources import measure_resources
 from bench.results import Results
 from bench.scale import FULL, QUICK, Scale
 from bench.streams.measure import measure_streams
 from bench.streams.tokens import measure_tokens
+from bench.targets import targets
 from bench.writers import measure_writers
 
 SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
@@ -60,8 +66,13 @@ def main() -> None:
     for peer in PEERS:
         missing = ", ".join(peer.missing())
         print(f"{peer.name}: {f'left out, {missing} is not installed' if missing else peer.less}")
+    start_of_run = Clock.read()
     with arena() as where:
-        results.about = about(where.place) | {"quick": arguments.quick}
+        results.about = about(where.place) | {
+            "quick": arguments.quick,
+            "sections_left_out": [name for name in SECTIONS if name not in arguments.only],
+            "peers_left_out": [*(peer.name for peer in PEERS if peer.missing()), *missing_queues()],
+        }
         print(json.dumps(results.about, indent=1), flush=True)
         for section in arguments.only:
             begin, start = len(results.rows), perf_counter()
@@ -69,13 +80,20 @@ def main() -> None:
             show(results, begin)
             print(f"({section}: {perf_counter() - start:.0f} s)", flush=True)
     results.about["load_after"] = round(os.getloadavg()[0], 1)
-    print(f"\n== bars ==\n{'what':50}{'ratio':>8}{'quiet':>8}  bar")
-    for bar in bars(results, scale):
-        print(bar)
+    results.about["others"] = share_since(start_of_run)  # the servers have stopped
+    print(f"\n== targets ==\n{'what':50}{'ratio':>8}{'quiet':>8}  target")
+    for target in targets(results, scale):
+        print(target)
+    _write(results, "part" if arguments.quick or results.about["sections_left_out"] else "latest")
+    if reasons := reasons_against(results.about):
+        print(f"\nThis run cannot be published: {'; '.join(reasons)}.")
+
+
+def _write(results: Results, name: str) -> None:
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "latest.json").write_text(json.dumps(results.as_json(), indent=1))
-    for name, picture in charts(results).items():
-        (RESULTS / f"{name}.svg").write_text(picture)
+    (RESULTS / f"{name}.json").write_text(json.dumps(results.as_json(), indent=1))
+    for chart, picture in charts(results).items():
+        (RESULTS / f"{name}-{chart}.svg").write_text(picture)
 
 
 if __name__ == "__main__":

@@ -90,13 +90,13 @@ def _measure(sessions: int, events: int) -> int:
         "now and dashboard, not kept": ("/admin/helix_sessions/", 2 * PAGE_BAR),
     }
     worst = 0
-    for name, (address, bar) in addresses.items():
+    for name, (address, target) in addresses.items():
         before = cache.clear if name.startswith("now") else _nothing
         took, asked, busy = _medians_of(lambda address=address: client.get(address), before)
-        worst |= took > bar
-        verdict = "within" if took <= bar else "ABOVE"
+        worst |= took > target
+        verdict = "within" if took <= target else "ABOVE"
         parts = f"{asked:>5.0f} ms database {busy:>5.0f} ms processor"
-        print(f"{name:<26}{took:>6.0f} ms = {parts}   {verdict} {bar:.0f} ms", flush=True)
+        print(f"{name:<26}{took:>6.0f} ms = {parts}   {verdict} {target:.0f} ms", flush=True)
     return int(worst)
 
 

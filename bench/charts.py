@@ -6,6 +6,13 @@ from collections.abc import Callable
 from bench.results import Results, Row
 from bench.svg import Axis, Line, from_zero, line_chart, powers_of_ten
 
+TITLES = {
+    "step": "Time of a step commit (logarithmic)",
+    "writers": "Steps a second of all writers",
+    "streams": "From commit to frame (logarithmic)",
+    "listing": "The newest 50 sessions",
+}
+
 
 def charts(results: Results) -> dict[str, str]:
     """A picture for each chart that the run has numbers for, by name."""
@@ -22,13 +29,13 @@ def step(results: Results) -> str | None:
     at = {length: float(place) for place, length in enumerate(lengths)}
     lines = _lines([(at[length], row) for length, row in rows])
     x = Axis("messages in the history", list(at.values()), names=[f"{length:,.0f}" for length in lengths])
-    return line_chart("Time of a step commit (logarithmic)", x, powers_of_ten("ms", _heights(lines)), lines)
+    return line_chart(TITLES["step"], x, powers_of_ten("ms", _heights(lines)), lines)
 
 
 def writers(results: Results) -> str | None:
     """How many steps all writers commit together."""
     rows = _numbered(results, "throughput", r"writers: (\d+)$")
-    return _by_size(rows, "Steps a second of all writers", "processes that write", "steps/s")
+    return _by_size(rows, TITLES["writers"], "processes that write", "steps/s")
 
 
 def streams(results: Results) -> str | None:
@@ -46,13 +53,13 @@ def streams(results: Results) -> str | None:
     ]
     x = Axis("streams that one process serves", numbers, is_logarithmic=True)
     y = powers_of_ten("ms", _heights(lines))
-    return line_chart("From commit to frame (logarithmic)", x, y, lines)
+    return line_chart(TITLES["streams"], x, y, lines)
 
 
 def listing(results: Results) -> str | None:
     """What the newest fifty cost among few and many."""
     rows = _numbered(results, "list", r"newest 50 of ([\d,]+)$")
-    return _by_size(rows, "The newest 50 sessions", "sessions in the table", "ms")
+    return _by_size(rows, TITLES["listing"], "sessions in the table", "ms")
 
 
 def _by_size(rows: list[tuple[float, Row]], title: str, sizes: str, unit: str) -> str | None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.contestants import CORE, installed_peers
 from bench.contestants.base import Contestant
-from bench.contestants.floor import Floor, FloorJsonb
+from bench.contestants.by_hand import ByHand, ByHandJsonb
 from bench.contestants.ours import ALIASES, SECOND_ALIASES
-from bench.contestants.sqlite_floor import SqliteFloor
+from bench.contestants.sqlite_by_hand import SqliteByHand
 from bench.place import Place, Route
 from bench.proxy import Proxy, proxy
 from tests.postgres import private_server
@@ -43,15 +43,15 @@ def arena() -> Iterator[Arena]:
         delaying = stack.enter_context(proxy(server.port, ONE_WAY_DELAY))
         ports: dict[Route, int] = {"direct": server.port, "counted": counting.port, "delayed": delaying.port}
         place = Place(server.url, Path(directory) / "ours.sqlite3", ports)
-        kinds: list[type[Contestant]] = [*CORE, FloorJsonb, *installed_peers()]
+        kinds: list[type[Contestant]] = [*CORE, ByHandJsonb, *installed_peers()]
         for name in sorted({kind.database for kind in kinds} | {*LISTS, *CLAIMS}):
             place.execute(f"CREATE DATABASE {name}")
         _set_up_django(place)
         for kind in kinds:
             kind.prepare(place)
-        SqliteFloor.prepare(place)
+        SqliteByHand.prepare(place)
         for name in LISTS:
-            Floor.prepare(place, name)
+            ByHand.prepare(place, name)
         stack.callback(_close_django)
         yield Arena(place, counting)
 

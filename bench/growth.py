@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench import payload
-from bench.contestants.floor import Floor
+from bench.contestants.by_hand import ByHand
 from bench.contestants.ours import Ours
 from bench.databases import Arena
 from bench.measure import Task, interleave
@@ -18,7 +18,7 @@ from bench.scale import Scale
 LARGE = 1024 * 1024
 KEYS = 256
 MESSAGES = 1000
-FLOOR_STEPS = 50
+STEPS_BY_HAND = 50
 
 _SIZE = """
 SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
@@ -30,7 +30,7 @@ def measure_growth(arena: Arena, scale: Scale, results: Results) -> None:
     """A state of 1 MB of which each step changes one key; then a session's end and its copy."""
     stored, exact = _bytes_of_ours(arena.place, scale.growth_steps)
     sizes = {
-        Floor.name: [_bytes_of_floor(arena.place) / FLOOR_STEPS],
+        ByHand.name: [_bytes_by_hand(arena.place) / STEPS_BY_HAND],
         Ours.name: [stored / scale.growth_steps],
     }
     results.add_numbers("growth", "stored per step, 1 MB state", "bytes", sizes)
@@ -68,15 +68,15 @@ def _bytes_of_ours(place: Place, steps: int) -> tuple[int, int]:
     return stored, exact
 
 
-def _bytes_of_floor(place: Place) -> int:
-    floor = Floor(place)
-    session_id = new_session(floor)
-    before = _size(place, floor.database)
+def _bytes_by_hand(place: Place) -> int:
+    by_hand = ByHand(place)
+    session_id = new_session(by_hand)
+    before = _size(place, by_hand.database)
     messages = next(payload.steps()).messages
-    for custom in _large_states(FLOOR_STEPS):
-        floor.step(session_id, Step(messages, custom))
-    stored = _size(place, floor.database) - before
-    floor.close()
+    for custom in _large_states(STEPS_BY_HAND):
+        by_hand.step(session_id, Step(messages, custom))
+    stored = _size(place, by_hand.database) - before
+    by_hand.close()
     return stored
 
 
@@ -86,7 +86,7 @@ def _size(place: Place, database: str) -> int:
 
 
 def _measure_whole_sessions(place: Place, scale: Scale, results: Results) -> None:
-    contestants = [Floor(place), Ours(place)]
+    contestants = [ByHand(place), Ours(place)]
     history = payload.history(MESSAGES)
     sources = {one.name: new_session(one, history) for one in contestants}
     doomed: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """`python -m bench.inbox [--sessions N] [--inputs N] [--workers N]`: inbox and runner on PostgreSQL.
 
-Three bars. Workers that are killed at random (SIGKILL) drain many sessions: every input is promoted exactly
-once and in order, no tool runs twice, no session is left behind. Admission reaches 0.6 of the throughput of
-one bare INSERT in a transaction of its own, on the same connection, both durable. An idle worker sends at
-most one query in a second.
+Three targets. Workers that are killed at random (SIGKILL) drain many sessions: every input is promoted
+exactly once and in order, no tool runs twice, no session is left behind. Admission reaches 0.6 of the
+throughput of one bare INSERT in a transaction of its own, on the same connection, both durable. An idle
+worker sends at most one query in a second.
 """
 
 import argparse
@@ -88,17 +88,17 @@ def measure_admission() -> bool:
 
     same, other = [], []
     for _ in range(ROUNDS):
-        floor = _rate(bare)
+        insert = _rate(bare)
         ours = _rate(admit, before=lambda: store.promote_inputs("admitting", "steer"))
         elsewhere = _rate(admit_elsewhere)
-        same.append(ours / floor)
-        other.append(elsewhere / floor)
-        print(f"  bare INSERT {floor:6.0f}/s   one session {ours:6.0f}/s   many sessions {elsewhere:6.0f}/s")
+        same.append(ours / insert)
+        other.append(elsewhere / insert)
+        print(f"  bare INSERT {insert:6.0f}/s   one session {ours:6.0f}/s   many sessions {elsewhere:6.0f}/s")
     passed = True
     for what, ratios in (("to one session", same), ("to many sessions", other)):
         ratio = median(ratios)
         name = f"admission {what}, of the throughput of a bare INSERT"
-        passed &= _bar(name, ratio, ADMISSION_BAR, ratio >= ADMISSION_BAR)
+        passed &= _target(name, ratio, ADMISSION_BAR, ratio >= ADMISSION_BAR)
     return passed
 
 
@@ -121,7 +121,7 @@ def measure_idle(seconds: float = 20.0) -> bool:
     finally:
         worker.send_signal(signal.SIGTERM)
         worker.wait(60)
-    return _bar("queries of an idle worker in a second", rate, IDLE_BAR, rate <= IDLE_BAR)
+    return _target("queries of an idle worker in a second", rate, IDLE_BAR, rate <= IDLE_BAR)
 
 
 def _transactions() -> int:
@@ -203,16 +203,16 @@ def _check(expected: dict[str, list[str]], notes: Path) -> bool:
     print(f"  tools ran {len(ran)} times of at most {sum(map(len, expected.values()))}")
     return all(
         [
-            _bar("sessions left behind", left, 0, left == 0),
-            _bar(
+            _target("sessions left behind", left, 0, left == 0),
+            _target(
                 "sessions with inputs not promoted once and in order",
                 out_of_order,
                 0,
                 not out_of_order,
             ),
-            _bar("tools that ran twice", twice, 0, twice == 0),
-            _bar("transcripts with open calls", open_calls, 0, open_calls == 0),
-            _bar("findings of the doctor", broken, 0, broken == 0),
+            _target("tools that ran twice", twice, 0, twice == 0),
+            _target("transcripts with open calls", open_calls, 0, open_calls == 0),
+            _target("findings of the doctor", broken, 0, broken == 0),
         ]
     )
 
@@ -222,8 +222,8 @@ def _worker() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, cwd=Path(__file__).parent.parent)
 
 
-def _bar(what: str, value: float, bar: float, passed: bool) -> bool:
-    print(f"{'ok ' if passed else 'BAD'} {what}: {value:.2f} (bar {bar})", flush=True)
+def _target(what: str, value: float, target: float, passed: bool) -> bool:
+    print(f"{'ok ' if passed else 'BAD'} {what}: {value:.2f} (target {target})", flush=True)
     return passed
 
 

@@ -1,6 +1,6 @@
 """The newest fifty sessions of few and of many."""
 
-from bench.contestants.floor import Floor
+from bench.contestants.by_hand import ByHand
 from bench.contestants.ours import Ours
 from bench.databases import LISTS, Arena
 from bench.fill import copy_session
@@ -15,12 +15,12 @@ def measure_listing(arena: Arena, scale: Scale, results: Results) -> None:
     place = arena.place
     tasks, contestants = [], []
     for database, size in zip(LISTS, (scale.small_list, scale.large_list), strict=True):
-        floor = Floor(place, database=database)
+        by_hand = ByHand(place, database=database)
         ours = Ours(place, using=database)
-        contestants += [floor, ours]
-        copy_session(place, database, "session", new_session(floor), size)
+        contestants += [by_hand, ours]
+        copy_session(place, database, "session", new_session(by_hand), size)
         copy_session(place, database, "helix_sessions_session", new_session(ours), size)
-        tasks.append(Task(f"{floor.name}/{size}", floor.list_newest))
+        tasks.append(Task(f"{by_hand.name}/{size}", by_hand.list_newest))
         tasks.append(Task(f"{ours.name}/{size}", ours.list_newest))
     place.settle(*LISTS)
     timings = interleave(tasks, scale.rounds)
@@ -28,8 +28,8 @@ def measure_listing(arena: Arena, scale: Scale, results: Results) -> None:
         contestant.close()
     small, large = scale.small_list, scale.large_list
     for size in (small, large):
-        some = {name: timings[f"{name}/{size}"] for name in (Floor.name, Ours.name)}
+        some = {name: timings[f"{name}/{size}"] for name in (ByHand.name, Ours.name)}
         results.add_timings("list", f"newest 50 of {size:,}", some)
-    for name in (Floor.name, Ours.name):
+    for name in (ByHand.name, Ours.name):
         ends = {name: timings[f"{name}/{large}"], "few": timings[f"{name}/{small}"]}
         results.add_timings("list", f"{large:,} against {small:,}", ends, "few", only=name)

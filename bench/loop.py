@@ -9,11 +9,11 @@ the worker that takes it to its end:
 - Procrastinate, two commits: the job is fetched, and finished, with an event row for each by its triggers. It
   keeps no answer.
 - DBOS, three commits: the workflow's row, the output of its one step, and the workflow's end, with reads
-  between them. No queue is asked for it, so nothing is claimed and nobody is told.
+  between them. No queue is asked for it, so nothing is claimed and no worker is told.
 - Celery, for latency only, by its SQLAlchemy transport, which polls.
 
 Latency is from the hand-over to a worker with nothing else to do. Inputs a second are counted from the first
-piece of work to the last, so that nobody pays for imports and connections.
+piece of work to the last, so that no product pays for imports and connections.
 """
 
 import subprocess
@@ -47,10 +47,16 @@ when it starts is not what it does when it is idle."""
 PATIENCE_SECONDS = 300.0
 
 
+def missing_queues() -> list[str]:
+    """The peers of this section that are not installed."""
+    return [name for name, modules in PEERS.items() if not all(map(find_spec, modules))]
+
+
 def measure_loop(arena: Arena, scale: Scale, results: Results) -> None:
     place = arena.place
-    peers = [name for name, modules in PEERS.items() if all(find_spec(module) for module in modules)]
-    print(f"left out, not installed: {', '.join(sorted(PEERS.keys() - set(peers))) or 'nothing'}")
+    missing = missing_queues()
+    peers = [name for name in PEERS if name not in missing]
+    print(f"left out, not installed: {', '.join(missing) or 'nothing'}")
     place.execute(f"CREATE DATABASE {QUEUES}")
     place.execute("CREATE DATABASE workflows")
     with tempfile.TemporaryDirectory(prefix="helix_loop_") as directory, ExitStack() as stack:

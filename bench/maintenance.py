@@ -1,4 +1,4 @@
-"""`python -m bench.maintenance [--quick]`: the bars of the maintenance jobs, on a private PostgreSQL.
+"""`python -m bench.maintenance [--quick]`: the targets of the maintenance jobs, on a private PostgreSQL.
 
 Clean-up: what an expired session costs among few and among many, its memory, and how much it slows eight
 writers. Export and import: memory, and whether the copy is equal.
@@ -19,10 +19,10 @@ from time import perf_counter
 from typing import Any
 
 from bench import payload
-from bench.bars import Bar
 from bench.databases import DURABLE
 from bench.fill import copy_session
 from bench.place import Place
+from bench.targets import Target
 from tests.postgres import private_server
 
 WRITERS = 8
@@ -46,19 +46,19 @@ def main() -> None:
         os.environ["DJANGO_SETTINGS_MODULE"] = "bench.settings"
         for name in DATABASES:
             in_a_process(migrate, name)
-        bars: list[Bar] = []
+        targets: list[Target] = []
         if "cleanup" in arguments.only:
-            bars += measure_cleanup(place, 100_000 // share)
+            targets += measure_cleanup(place, 100_000 // share)
         if "transfer" in arguments.only:
-            bars += measure_transfer(Path(folder), 100_000 // share)
+            targets += measure_transfer(Path(folder), 100_000 // share)
         if "writers" in arguments.only:
-            bars += measure_writers(place, 100_000 // share)
-    print("\n== bars ==")
-    for bar in bars:
-        print(bar)
+            targets += measure_writers(place, 100_000 // share)
+    print("\n== targets ==")
+    for target in targets:
+        print(target)
 
 
-def measure_cleanup(place: Place, sessions: int) -> list[Bar]:
+def measure_cleanup(place: Place, sessions: int) -> list[Target]:
     """The same number of expired sessions is dealt with in a small and in a large database, in turn."""
     counts = {"small": sessions // 10, "large": sessions}
     costs: dict[str, list[float]] = {name: [] for name in counts}
@@ -82,12 +82,12 @@ def measure_cleanup(place: Place, sessions: int) -> list[Bar]:
     assert summary["marked"] == sessions // 10, summary
     print(f"all {sessions // 10:,} expired of {sessions:,}: {seconds:.0f} s, {memory:.0f} MB", flush=True)
     return [
-        Bar(f"cost per expired session, {sessions:,} / {sessions // 10:,}", ratio, 1.2),
-        Bar("clean-up, peak memory in MB", memory, 150),
+        Target(f"cost per expired session, {sessions:,} / {sessions // 10:,}", ratio, 1.2),
+        Target("clean-up, peak memory in MB", memory, 150),
     ]
 
 
-def measure_transfer(folder: Path, messages: int) -> list[Bar]:
+def measure_transfer(folder: Path, messages: int) -> list[Target]:
     in_a_process(write_long_session, "large", messages)
     first, second = folder / "first.jsonl", folder / "second.jsonl"
     out, out_peak, _ = in_a_process(export, "large", str(first))
@@ -98,12 +98,12 @@ def measure_transfer(folder: Path, messages: int) -> list[Bar]:
     print(f"{messages:,} messages, {size:.0f} MB: export {out:.1f} s {out_peak:.0f} MB", end="; ")
     print(f"import {back:.1f} s {back_peak:.0f} MB; {'equal' if same else 'NOT EQUAL'}")
     return [
-        Bar("export + import, peak memory in MB", max(out_peak, back_peak), 200),
-        Bar("the copy is equal", float(same), 1, at_least=True),
+        Target("export + import, peak memory in MB", max(out_peak, back_peak), 200),
+        Target("the copy is equal", float(same), 1, at_least=True),
     ]
 
 
-def measure_writers(place: Place, sessions: int) -> list[Bar]:
+def measure_writers(place: Place, sessions: int) -> list[Target]:
     """Steps per second of eight writers alone and next to a clean-up, in turn."""
     seconds = 4.0
     if not place.execute("SELECT 1 FROM helix_sessions_session LIMIT 1", "large"):
@@ -124,7 +124,7 @@ def measure_writers(place: Place, sessions: int) -> list[Bar]:
                 print(f"{rate:,.0f} steps/s beside a clean-up of {done.result():,} sessions", flush=True)
     ratio = median(one / other for one, other in zip(alone, beside, strict=True))
     print(f"{median(alone):,.0f} steps/s alone, {median(beside):,.0f} beside a clean-up")
-    return [Bar(f"{WRITERS} writers alone / beside a clean-up", ratio, 1.10)]
+    return [Target(f"{WRITERS} writers alone / beside a clean-up", ratio, 1.10)]
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from bench import payload
 from bench.contestants.ours import Ours
-from bench.contestants.sqlite_floor import SqliteFloor
+from bench.contestants.sqlite_by_hand import SqliteByHand
 from bench.databases import Arena
 from bench.measure import Task, interleave
 from bench.operations import Loop, new_session
@@ -12,8 +12,8 @@ from bench.scale import Scale
 
 def measure_sqlite(arena: Arena, scale: Scale, results: Results) -> None:
     """Step commit, append and latest messages, in files beside each other."""
-    contestants = [SqliteFloor(arena.place), Ours(arena.place, using="sqlite")]
-    base = SqliteFloor.name
+    contestants = [SqliteByHand(arena.place), Ours(arena.place, using="sqlite")]
+    base = SqliteByHand.name
     loops = [Loop(one, 100) for one in contestants]
     steps = interleave([Task(loop.contestant.name, loop.step, loop.begin) for loop in loops], scale.rounds)
     results.add_timings("SQLite", "step commit, history 100", steps, base)

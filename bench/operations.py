@@ -8,7 +8,7 @@ from typing import Any
 from bench import payload
 from bench.contestants import BY_NAME, CORE, SHARED, installed_peers
 from bench.contestants.base import Contestant
-from bench.contestants.floor import Floor, FloorJsonb
+from bench.contestants.by_hand import ByHand, ByHandJsonb
 from bench.contestants.ours import Ours
 from bench.databases import Arena
 from bench.measure import Task, Timing, interleave
@@ -106,16 +106,16 @@ def measure_delayed_steps(arena: Arena, scale: Scale, results: Results) -> None:
 
 def _measure_round_trip(arena: Arena, scale: Scale, results: Results) -> None:
     ways: tuple[Route, ...] = ("direct", "delayed")
-    floors = {way: Floor(arena.place, way) for way in ways}
-    timings = interleave([Task(way, floor.ping) for way, floor in floors.items()], scale.rounds)
+    connections = {way: ByHand(arena.place, way) for way in ways}
+    timings = interleave([Task(way, one.ping) for way, one in connections.items()], scale.rounds)
     results.add_timings("step commit, 1 ms away", "one round trip", timings, "direct")
-    for floor in floors.values():
-        floor.close()
+    for one in connections.values():
+        one.close()
 
 
 def measure_operations(arena: Arena, scale: Scale, results: Results) -> None:
     """Everything else that an agent's loop or a page of a product does."""
-    kinds: list[type[Contestant]] = [Floor, FloorJsonb, Ours, *installed_peers()]
+    kinds: list[type[Contestant]] = [ByHand, ByHandJsonb, Ours, *installed_peers()]
     contestants = [kind(arena.place) for kind in kinds]
     short = {one.name: new_session(one, payload.history(100)) for one in contestants}
     long = {one.name: new_session(one, payload.history(scale.long_history)) for one in contestants}

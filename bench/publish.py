@@ -1,55 +1,111 @@
-"""`python -m bench.publish`: put the last run's tables, chart and numbers into the documentation."""
+"""`python -m bench.publish`: put the last whole run into the documentation: page, charts, numbers, README.
+
+A run that is not whole, or was disturbed by other processes, is refused.
+"""
 
 import json
 import re
+import sys
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from bench.bars import Bar, bars
-from bench.charts import charts
+from bench.charts import TITLES, charts
+from bench.other_load import MOST
+from bench.readme import readme_rows
 from bench.report import number
 from bench.results import Results, Row
-from bench.scale import FULL, QUICK
+from bench.scale import FULL
+from bench.targets import Target, targets
 
-LATEST = Path(__file__).parent / "results" / "latest.json"
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
-IMAGES = PAGE.parent / "images"
+ROOT = Path(__file__).parent.parent
+LATEST = ROOT / "bench" / "results" / "latest.json"
 
 
 def main() -> None:
+    if not LATEST.exists():
+        sys.exit("There is no whole run. Make one: python -m bench")
     results = Results.from_json(json.loads(LATEST.read_text()))
-    found = bars(results, QUICK if results.about["quick"] else FULL)
-    page = PAGE.read_text()
-    for name, text in {
-        "about": _about(results),
-        "bars": _bars(found),
-        "tables": _tables(results.rows),
-    }.items():
-        marks = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        page = marks.sub(lambda mark, text=text: f"{mark[1]}{text}\n{mark[2]}", page)  # type: ignore[misc]
-    PAGE.write_text(page)
+    if reasons := reasons_against(results.about):
+        sys.exit(f"Not published: {'; '.join(reasons)}.")
+    publish(results, ROOT)
+
+
+def reasons_against(about: dict[str, Any]) -> list[str]:
+    """Why a run must not be published; none if it may."""
+    reasons = []
+    if about["quick"]:
+        reasons.append("it is a quick run")
+    if about["sections_left_out"]:
+        reasons.append(f"it leaves out {', '.join(about['sections_left_out'])}")
+    if about["peers_left_out"]:
+        reasons.append(f"{', '.join(about['peers_left_out'])} could not take part")
+    others = about["others"]
+    if others is None:
+        reasons.append("this system does not tell whether other processes disturbed it")
+    elif others > MOST:
+        reasons.append(f"other processes took {others:.0%} of the processors, {MOST:.0%} at most are allowed")
+    return reasons
+
+
+def publish(results: Results, root: Path) -> None:
+    """Write the page, its charts and numbers, and the README's rows, below this folder."""
+    page, readme, numbers = root / "docs/performance.md", root / "README.md", root / "docs/performance.json"
+    page.write_text(filled(page.read_text(), {"about": about_run(results), **blocks(results)}))
+    readme.write_text(filled(readme.read_text(), readme_rows(results)))
+    numbers.write_text(json.dumps(results.as_json(), indent=1) + "\n")
+    pictures = root / "docs/images"
+    for old in pictures.glob("performance-*.svg"):
+        old.unlink()
     for name, picture in charts(results).items():
-        (IMAGES / f"performance-{name}.svg").write_text(picture)
-    PAGE.with_suffix(".json").write_text(json.dumps(results.as_json(), indent=1) + "\n")
+        (pictures / f"performance-{name}.svg").write_text(picture)
 
 
-def _about(results: Results) -> str:
+def filled(text: str, parts: dict[str, str]) -> str:
+    """The text with each part between the marks of its name."""
+    for name, part in parts.items():
+        marks = re.compile(f"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
+        text, times = marks.subn(lambda mark, part=part: mark[1] + part + mark[2], text)  # type: ignore[misc]
+        if times != 1:
+            raise ValueError(f"The marks of {name} are there {times} times, not once.")
+    return text
+
+
+def blocks(results: Results) -> dict[str, str]:
+    """What follows from the rows of a run, by the name of its marks in the page."""
+    parts = {
+        "charts": _charts(results),
+        "targets": _targets(targets(results, FULL)),
+        "tables": _tables(results.rows),
+    }
+    return {name: f"\n{part}\n" for name, part in parts.items()}
+
+
+def about_run(results: Results) -> str:
+    """What a run was made on, and how quiet it was there."""
     about = results.about
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     return (
-        f"{about['date']}, {about['processors']} processors, load {about['load_before']} before and"
-        f" {about['load_after']} after, Python {about['python']}, PostgreSQL {about['postgresql']},"
-        f" SQLite {about['sqlite']}, {packages}."
+        f"\n{about['date']}, {about['processors']} processors, of whose time other processes took"
+        f" {about['others']:.1%}; load {about['load_before']} before and {about['load_after']} after,"
+        f" most of it the benchmark's own. Python {about['python']}, PostgreSQL {about['postgresql']},"
+        f" SQLite {about['sqlite']}, {packages}.\n"
     )
 
 
-def _bars(found: list[Bar]) -> str:
-    lines = ["| what | measured | quiet | bar | |", "|---|---|---|---|---|"]
-    for bar in found:
-        measured = "" if bar.measured is None else f"{bar.measured:.2f}"
-        quiet = "" if bar.quiet is None else f"{bar.quiet:.2f}"
-        sign = "≥" if bar.at_least else "≤"
-        lines.append(f"| {bar.what} | {measured} | {quiet} | {sign} {bar.limit:g} | {bar.verdict.lower()} |")
+def _charts(results: Results) -> str:
+    return "\n\n".join(f"![{TITLES[name]}](images/performance-{name}.svg)" for name in charts(results))
+
+
+def _targets(found: list[Target]) -> str:
+    lines = ["| what | measured | quiet | target | |", "|---|---|---|---|---|"]
+    for target in found:
+        measured = "" if target.measured is None else f"{target.measured:.2f}"
+        quiet = "" if target.quiet is None else f"{target.quiet:.2f}"
+        sign = "≥" if target.at_least else "≤"
+        lines.append(
+            f"| {target.what} | {measured} | {quiet} | {sign} {target.limit:g} | {target.verdict.lower()} |"
+        )
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ def lines(rows: list[Row]) -> list[str]:
         found += [
             "",
             f"== {section} ==",
-            f"{'operation':34}{'contestant':26}{'ratio':>7}  {'quartiles':15}{'quiet':7}value",
+            f"{'operation':34}{'contestant':28}{'ratio':>7}  {'quartiles':15}{'quiet':7}value",
         ]
         for operation, same in groupby(members, key=lambda row: row.operation):
             found += [_line(row, operation) for row in same]
@@ -26,7 +26,7 @@ def _line(row: Row, operation: str) -> str:
     if row.ratio is not None:
         ratio, quartiles = number(row.ratio.middle), f"{number(row.ratio.low)}-{number(row.ratio.high)}"
     return (
-        f"{operation:34}{row.contestant:26}{ratio:>7}  {quartiles:15}{quiet:7}{_value(row.value, row.unit)}"
+        f"{operation:34}{row.contestant:28}{ratio:>7}  {quartiles:15}{quiet:7}{_value(row.value, row.unit)}"
     )
 
 

@@ -6,7 +6,7 @@ from time import process_time
 from bench import payload
 from bench.contestants import CORE, SHARED, installed_peers
 from bench.contestants.base import Contestant
-from bench.contestants.floor import EVENTS_PER_STEP
+from bench.contestants.by_hand import EVENTS_PER_STEP
 from bench.databases import Arena
 from bench.operations import Loop
 from bench.place import Place
@@ -20,7 +20,7 @@ HISTORY = 100
 def measure_resources(arena: Arena, scale: Scale, results: Results) -> None:
     """The step commit of each contestant, watched from outside."""
     kinds = [*CORE, *SHARED, *installed_peers()]
-    _check_that_floor_writes_what_we_write(arena)
+    _check_that_all_write_the_same(arena)
     counts = {kind.name: _statements_and_round_trips(arena, kind) for kind in kinds}
     results.add_numbers("resources per step", "statements", "", {k: [v[0]] for k, v in counts.items()})
     results.add_numbers("resources per step", "round trips", "", {k: [v[1]] for k, v in counts.items()})
@@ -66,7 +66,7 @@ def _statements_and_round_trips(arena: Arena, kind: type[Contestant]) -> tuple[f
     return (after[0] - before[0]) / COUNTED_STEPS, (after[1] - before[1]) / COUNTED_STEPS
 
 
-def _check_that_floor_writes_what_we_write(arena: Arena) -> None:
+def _check_that_all_write_the_same(arena: Arena) -> None:
     steps = payload.steps()
     for kind, table in zip(CORE, ("event", "event", "helix_sessions_event"), strict=True):
         contestant = kind(arena.place)

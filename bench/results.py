@@ -1,4 +1,4 @@
-"""What was measured, as rows that a report, a chart and the bars can look up."""
+"""What was measured, as rows that a report, a chart and the targets can look up."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,12 +6,12 @@ from typing import Any
 
 from bench.measure import Spread, Timing, ratio
 
-BASE = "FLOOR"
+BASE = "SQL by hand"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One contestant at one operation. `ratio` is to FLOOR, or to what `against` names.
+    """One contestant at one operation. `ratio` is to the SQL by hand, or to what `against` names.
 
     `quiet` is the ratio of the first deciles. On a machine that has other work to do it says more than
     the medians; where it is far from `ratio`, the run was disturbed.

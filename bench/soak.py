@@ -21,11 +21,11 @@ from typing import Any
 
 from bench import soak_load
 from bench.about import about
-from bench.bars import Bar
 from bench.databases import DURABLE
 from bench.maintenance import in_a_process, migrate
 from bench.place import Place
 from bench.soak_chart import chart
+from bench.targets import Target
 from tests.postgres import private_server
 
 EVERY = 10.0
@@ -61,14 +61,14 @@ def main() -> None:
         in_a_process(migrate, "default")
         found: dict[str, Any] = {"about": about(place) | {"minutes": arguments.minutes, "crew": CREW}}
         found["samples"] = soak(place, arguments.minutes * 60)
-    bars = verdict(found["samples"])
-    found["bars"] = [str(bar) for bar in bars]
+    targets = verdict(found["samples"])
+    found["targets"] = [str(target) for target in targets]
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(found, indent=1))
     arguments.chart.write_text(chart(found["samples"]))
     print("\n== last quarter / first quarter ==")
-    for bar in bars:
-        print(bar)
+    for target in targets:
+        print(target)
 
 
 def soak(place: Place, seconds: float) -> list[dict[str, float]]:
@@ -151,11 +151,11 @@ def _memory(pid: int | None) -> float:
     return round(kilobytes / 1024, 1)
 
 
-def verdict(samples: list[dict[str, float]]) -> list[Bar]:
+def verdict(samples: list[dict[str, float]]) -> list[Target]:
     """The last quarter against the first, of which the time until things settled is left out."""
     settled = samples[min(len(samples) // 8, 6) :]
     quarter = max(len(settled) // 4, 1)
-    bars = []
+    targets = []
     for name in samples[-1]:
         unit = name.rpartition(", ")[2]
         if unit not in LIMITS:
@@ -165,8 +165,8 @@ def verdict(samples: list[dict[str, float]]) -> list[Bar]:
             for part in (settled[:quarter], settled[-quarter:])
         )
         if first or last:
-            bars.append(Bar(name, last / max(first, 0.001), LIMITS[unit]))
-    return bars
+            targets.append(Target(name, last / max(first, 0.001), LIMITS[unit]))
+    return targets
 
 
 if __name__ == "__main__":

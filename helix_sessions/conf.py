@@ -127,9 +127,9 @@ class Conf:
     """How often a run is taken up again without one committed turn; then it fails as a crash loop."""
 
     WAKER: str = "helix_sessions.runtime.scheduling.wake_session"
-    """The dotted path of the function that is called after the commit of an admitted input. The default
-    schedules a task, where `TASKS` is configured and `AGENTS` has the session's type. If empty, no function
-    is called, and workers find inputs by polling."""
+    """The dotted path of the function that is called after the commit that admitted an input or made a
+    session runnable. The default schedules a task, where `TASKS` is configured and `AGENTS` has the session's
+    type. If empty, no function is called, and workers find inputs by polling."""
 
     MAX_TOOL_OUTPUT: int = 100 * 1024
     """How many bytes of a tool's result the model sees: its beginning and its end."""

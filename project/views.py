@@ -24,9 +24,11 @@ def _documents() -> list[str]:
     return sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
 
 
-def _pictures() -> set[str]:
+def _files() -> set[str]:
+    """What pages show and link to beside each other: pictures and numbers."""
     docs = settings.BASE_DIR / "docs"
-    return {path.relative_to(docs).as_posix() for path in docs.glob("images/*.png")}
+    found = [*docs.glob("images/*.png"), *docs.glob("images/*.svg"), *docs.glob("*.json")]
+    return {path.relative_to(docs).as_posix() for path in found}
 
 
 def _title(name: str) -> str:
@@ -44,14 +46,25 @@ def _grouped_documents() -> dict[str, list[tuple[str, str]]]:
     return {heading: pages for heading, pages in groups.items() if pages}
 
 
+def _found(words: str) -> list[tuple[str, str]]:
+    """Name and title of the pages that have all the words."""
+    docs = settings.BASE_DIR / "docs"
+    texts = {name: (docs / name).read_text(encoding="utf-8").casefold() for name in _documents()}
+    wanted = words.casefold().split()
+    names = [name for name, text in texts.items() if all(word in text for word in wanted)]
+    return [(name, _title(name)) for name in sorted(names, key=lambda name: -texts[name].count(wanted[0]))]
+
+
 def documents(request: HttpRequest) -> HttpResponse:
-    """Show the doors of the app, and what there is to read."""
-    return render(request, "documents.html", {"documents": _grouped_documents()})
+    """Show the front ends of the app, and what there is to read, or the pages that have the words of `q`."""
+    words = request.GET.get("q", "").strip()
+    pages = {"Found": _found(words)} if words else _grouped_documents()
+    return render(request, "documents.html", {"documents": pages, "words": words})
 
 
 def document(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Show one page of `docs/`, or one of its pictures."""
-    if name in _pictures():
+    """Show one page of `docs/`, or one of its pictures and files."""
+    if name in _files():
         return FileResponse(open(settings.BASE_DIR / "docs" / name, "rb"))
     if name not in _documents():
         raise Http404

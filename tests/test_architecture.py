@@ -1,4 +1,4 @@
-"""The rooms of the house: doors know the store, the store knows the models, and not the other way round."""
+"""The rooms: front ends know the store, the store knows the models, never the other way round."""
 
 import ast
 import re
@@ -174,6 +174,14 @@ def test_the_pages_have_the_order_of_the_rooms() -> None:
     tested = layout.partition("## Where a promise is tested")[2].partition("\n## ")[0]
     folders = [path.name for path in (PACKAGE.parent / "tests").iterdir() if any(path.glob("*.py"))]
     assert [name for name in folders if f"`{name}/`" not in tested] == []
+    firsts = re.findall(r"^\| (`.+?`) \|", tested, re.MULTILINE)
+    named = [name for cell in firsts for name in re.findall(r"`(\w+)/`", cell)]
+    assert sorted(named) == sorted(set(named)), "a folder has one row"
+    places = {path.name for path in PACKAGE.iterdir() if not path.name.startswith("__")}
+    parts = {
+        f"`{name}`" if name.endswith(".py") else f"`{name}/`" for name in places - {"py.typed", "migrations"}
+    }
+    assert {part for part in parts - {"`apps.py`"} if part not in layout} == set(), "where does it belong?"
 
 
 # 2. Only the engine and files called `sql.py` know which database it is, or hold SQL.
@@ -266,7 +274,7 @@ OF_THE_ENGINE = {
     f"helix_sessions.store.engine.connection.{name}"
     for name in ("after_commit", "let_go_if_broken", "outage")
 }
-"""All that a door may know of how the store writes."""
+"""All that a front end may know of how the store writes."""
 
 _SQL = re.compile(
     r"^\s*(BEGIN|START TRANSACTION|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LOCK TABLE)\b"

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 REPOSITORY = "https://github.com/helix-sessions/django-helix-sessions"
+SITE = "https://helix-sessions.github.io/django-helix-sessions/"
 
 _LINK = re.compile(r"\]\((?P<target>(?:\.\./)+[^)#\s]+)(?P<rest>#[^)\s]*)?\)")
 _MARKED = re.compile(r"^```(?P<language>\w+) (?P<mark>\S+)$", re.MULTILINE)

@@ -1,8 +1,8 @@
-"""FLOOR-1: the same rows in the same tables as FLOOR, in one statement that commits by itself."""
+"""The same rows in the same tables as by hand, in one statement that commits by itself."""
 
 import json
 
-from bench.contestants.floor import Floor, Stale
+from bench.contestants.by_hand import ByHand, Stale
 from bench.payload import Step
 from bench.place import Place
 
@@ -40,14 +40,14 @@ FROM locked WHERE session.session_id = locked.session_id
 """
 
 
-class OneStatement(Floor):
+class OneStatement(ByHand):
     """Data-modifying common table expressions: nothing cheaper is known for a step."""
 
-    name = "FLOOR-1"
+    name = "SQL by hand, one statement"
 
     @classmethod
     def prepare(cls, place: Place, database: str | None = None) -> None:
-        """The tables are FLOOR's."""
+        """The tables are those of `ByHand`."""
 
     def step(self, session_id: str, step: Step) -> None:
         first, second = step.messages

@@ -91,13 +91,13 @@ class Ours(Contestant):
         self.store.delete_session(session_id)
 
 
-class OursHopping(Ours):
+class OursOnTwo(Ours):
     """Steps of one session that two connections take in turn, as when workers share the requests.
 
     What a connection remembers of the session is out of date each time.
     """
 
-    name = "ours, hopping"
+    name = "ours, two connections"
 
     def __init__(self, place: Place, through: Route = "direct") -> None:
         super().__init__(place, through)

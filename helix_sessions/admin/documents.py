@@ -15,7 +15,7 @@ CHARACTERS_SHOWN = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Preview:
     """A document on a page."""
 
     value: Any
@@ -34,17 +34,17 @@ class Shown:
         return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
 
 
-def shown(value: Any) -> Shown:
+def shown(value: Any) -> Preview:
     """A document that is in memory."""
     written = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return shown_beginning(written[:CHARACTERS_SHOWN], len(written))
 
 
-def shown_beginning(text: str, size: int) -> Shown:
+def shown_beginning(text: str, size: int) -> Preview:
     """A document of which only the beginning was read."""
     is_cut = len(text) < size
     value = read_masked(completed(text) if is_cut else text)
-    return Shown(value=value, text=pretty(value), size=humanize.size(size), is_cut=is_cut)
+    return Preview(value=value, text=pretty(value), size=humanize.size(size), is_cut=is_cut)
 
 
 def pretty(value: Any) -> str:

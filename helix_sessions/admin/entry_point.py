@@ -1,4 +1,4 @@
-"""The console on the first page of the admin: where it leads, and what needs somebody now."""
+"""The console on the first page of the admin: where it leads, and what needs an operator now."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from helix_sessions.exceptions import NotMigrated
 
 TEMPLATE = "admin/helix_sessions/index.html"
 _NEEDED = ("stuck", "waiting", "stopping", "expired")
-"""The conditions that need an operator; that sessions run needs nobody."""
+"""The conditions that need an operator; that sessions run needs none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def entry_of(request: HttpRequest) -> EntryPoint | None:
 
 
 def _numbers() -> list[tuple[presentation.Chip, facets.Counted, str]]:
-    """How many there are of what needs somebody; two statements, kept for a few seconds."""
+    """How many there are of what needs an operator; two statements, kept for a few seconds."""
     sessions = reverse("admin:helix_sessions_session_changelist")
     failed, counts = facets.failed_in_a_day(), facets.whole()["is"]
     label = _("Failed in 24 hours")

@@ -101,7 +101,7 @@ class MemoryAdmin(ConsoleList):
         return "-" if memory.expires_at is None else widgets.deadline(memory.expires_at)
 
 
-def _shown(memory: Any) -> documents.Shown:
+def _shown(memory: Any) -> documents.Preview:
     text, size = memory.text, memory.size
     if text.startswith(encryption.SEALED):
         try:

@@ -101,7 +101,7 @@ REPAIR_ACTIONS = (
             "%(count)d sessions are tried again with another model.",
             "count",
         ),
-        explanation=_("The model stays changed for what follows. The attempts are counted anew."),
+        explanation=_("The model stays changed for what follows. The attempts are counted from zero."),
         refusal=if_stopped,
         perform=_change_model_and_retry,
         form=ModelForm,

@@ -28,7 +28,7 @@ _HELD = Q(lease_expires_at__gt=LeaseClock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driven:
+class OwnedSession:
     """A session that is being driven, or that a worker left behind."""
 
     session_id: str
@@ -45,7 +45,7 @@ class Driven:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerLine:
-    """A worker, or whoever else holds leases."""
+    """A worker, or another owner of leases."""
 
     name: str
     row: Worker | None
@@ -55,7 +55,7 @@ class WorkerLine:
     silent: int = 0
     until: datetime | None = None
     """When the last of its leases runs out, unless it is renewed."""
-    driven: list[Driven] = field(default_factory=list)
+    driven: list[OwnedSession] = field(default_factory=list)
     """The first of what it drives."""
 
     @property
@@ -116,7 +116,7 @@ def _line(
 ) -> WorkerLine:
     quiet = now - timedelta(minutes=conf.STUCK_MINUTES)
     driven = [
-        Driven(
+        OwnedSession(
             session_id=lease["session_id"],
             agent_type=lease["agent_type"],
             since=began.get(lease["session_id"]),

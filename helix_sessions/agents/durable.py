@@ -128,8 +128,8 @@ class DurableAgent:
     async def astream(
         self, session_id: str, prompt: Any, **fields: Any
     ) -> AsyncGenerator[EventRecord | Fragment, None]:
-        """The events and fragments of `arun`, from the admission to the end. Who stops reading stops
-        nothing."""
+        """The events and fragments of `arun`, from the admission to the end. The run goes on if the
+        caller stops reading."""
         io, store = OnLoop(), AsyncSessionStore()
         admitted = await self._admit(io, session_id, prompt, fields)
         tail = store.subscribe(session_id, after=admitted - 1, fragments=True)

@@ -70,7 +70,7 @@ class BranchingDjangoSession(DjangoSession):
         return self._key_of(None)
 
     def _key_of(self, branch: str | None) -> str:
-        """The session of a branch, by default of the current one: `main` if somebody cleared the session."""
+        """The session of a branch, by default of the current one: `main` if a caller cleared the session."""
         name, named = _selected.get((self._branch, False)) if branch is None else (branch, True)
         if name == MAIN:
             return self.session_id

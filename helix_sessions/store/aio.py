@@ -1189,7 +1189,10 @@ class AsyncSessionStore:
     async def list_unattended(
         self, *, agent_types: Collection[str] | None = None, limit: int = 100
     ) -> list[SessionSummary]:
-        """Sessions with inputs that can be promoted and no driver, the longest waiting first."""
+        """Deprecated: use `list_runnable`, which knows every cause.
+
+        Sessions with inputs that can be promoted and no driver, the longest waiting first.
+        """
         return await sync_to_async(self._store.list_unattended)(agent_types=agent_types, limit=limit)
 
     async def cancel_input(

@@ -422,5 +422,7 @@ def test_the_unattended_come_in_the_order_they_wait(store: SessionStore) -> None
         store.admit_input(key, "hello")
     store.admit_input("b", "again")
 
-    assert [found.session_id for found in store.list_unattended()] == ["b", "c", "a"]
+    with pytest.warns(DeprecationWarning, match="list_runnable") as warned:
+        assert [found.session_id for found in store.list_unattended()] == ["b", "c", "a"]
+    assert warned[0].filename == __file__, "the caller is named"
     assert [found.session_id for found in store.list_unattended(limit=2)] == ["b", "c"]

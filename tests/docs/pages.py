@@ -11,6 +11,7 @@ DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<code>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?(?P<target>[^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^(?P<level>#{1,6}) +(?P<text>.+?) *#*$", re.MULTILINE)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
@@ -57,6 +58,11 @@ class Page:
     @property
     def links(self) -> list[str]:
         return [match["target"] for match in _LINK.finditer(self.prose)]
+
+    @property
+    def pictures(self) -> list[tuple[str, str]]:
+        """What each shows in words, and where it is."""
+        return [(match["alt"], match["target"]) for match in _PICTURE.finditer(self.prose)]
 
     @cached_property
     def anchors(self) -> set[str]:

@@ -1,8 +1,8 @@
 """Every piece of Python in the documentation runs, in the order of its page, against a real database.
 
 A block marked `settings` (```` ```python settings ````) is a part of a settings file: it is the whole
-configuration of a small project that must pass its checks and migrate. The files and pieces of the tutorial
-are run by `test_tutorial.py`. There is no mark for code that does not run.
+configuration of a small project that must pass its checks and migrate. Blocks marked by the name of a file
+are run by `test_tutorial.py` and `test_first_agent.py`. There is no mark for code that does not run.
 """
 
 import code
@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
+from helix_sessions.models import Session
 from tests.docs.examples import BrokenPromise, run
 from tests.docs.pages import ROOT, Block, Page, all_pages
 from tests.rows import each
 
-MARKS = {(), ("settings",)}
+MARKS = {(), ("settings",), ("shop/agents.py",), ("shop/settings.py",)}
 SETTINGS_PREAMBLE = """
 SECRET_KEY = "docs"
 USE_TZ = True
@@ -38,6 +39,9 @@ django.setup()
 for command in json.loads(sys.argv[1]):
     call_command(*command)
 """
+
+MADE_BY: dict[str, str] = {}
+"""The page that made a session: no two pages use one id, so that a reader can follow them in one database."""
 
 TUTORIAL = "docs/tutorial.md"
 PAGES = [
@@ -67,6 +71,9 @@ def test_page_runs(page: Page):
     with contextlib.redirect_stdout(io.StringIO()):
         for block in runnable(page):
             run(block, namespace, file=page.name)
+    for session_id in Session.objects.values_list("session_id", flat=True):
+        first = MADE_BY.setdefault(session_id, page.name)
+        assert first == page.name, f"{first} has a session {session_id!r} already: readers follow both"
 
 
 @pytest.mark.django_db(transaction=True)

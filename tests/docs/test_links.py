@@ -1,21 +1,32 @@
 """Links lead somewhere, and every page can be found from the map."""
 
+import os
 import re
 
 from django.core.management import get_commands
 
 from tests.docs.pages import DOCS, ROOT, Page, all_pages, page
 from tests.rows import each
+from tools.docs_site import REPOSITORY
 
 PAGES = all_pages()
+WITH_LINKS = [
+    *PAGES,
+    *(Page(ROOT / name) for name in ("CONTRIBUTING.md", "SECURITY.md")),
+    *map(Page, sorted((ROOT / "examples").rglob("*.md"))),
+    *map(Page, sorted((ROOT / "tests").glob("*/*.md"))),
+]
 MAPPED = [
     found for found in PAGES if found.path.parent.name in ("how-to", "operations", "reference", "explanation")
 ]
 
 
-@each("found", PAGES, ids=lambda found: found.name)
+@each("found", WITH_LINKS, ids=lambda found: found.name)
 def test_links_resolve(found: Page):
-    for target in found.links:
+    for link in found.links:
+        target = link.removeprefix(f"{REPOSITORY}/blob/main/")
+        if target != link:
+            target = os.path.relpath(ROOT / target, found.path.parent)
         if target.startswith(("https://", "http://", "mailto:")):
             continue
         path, _, anchor = target.partition("#")
@@ -32,7 +43,7 @@ def test_the_map_has_every_page(found: Page):
     assert found.path.resolve() in targets
 
 
-@each("found", PAGES, ids=lambda found: found.name)
+@each("found", [*PAGES, Page(ROOT / "CONTRIBUTING.md")], ids=lambda found: found.name)
 def test_commands_exist(found: Page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     code = " \n".join([*re.findall(r"`([^`\n]+)`", found.prose), *(block.code for block in found.blocks)])

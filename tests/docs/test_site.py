@@ -7,20 +7,22 @@ import pytest
 from django.test import Client
 
 from tests.docs.pages import DOCS, ROOT, all_pages, page
-from tools.docs_site import REPOSITORY, on_page_markdown, slug, with_absolute_links
+from tools.docs_site import REPOSITORY, SITE, on_page_markdown, slug, with_absolute_links
 
-SITE = (ROOT / "mkdocs.yml").read_text()
+MKDOCS = (ROOT / "mkdocs.yml").read_text()
 NAMES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def test_the_site_has_every_page_once():
-    assert sorted(re.findall(r"^ +- (\S+\.md)$", SITE, re.MULTILINE)) == NAMES
+    assert sorted(re.findall(r"^ +- (\S+\.md)$", MKDOCS, re.MULTILINE)) == NAMES
 
 
-def test_one_address_of_the_repository():
+def test_one_address_of_the_repository_and_one_of_the_site():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls.pop("Documentation") == SITE
     assert all(url.startswith(REPOSITORY) for url in urls.values())
-    assert f"repo_url: {REPOSITORY}\n" in SITE
+    assert f"site_url: {SITE}\nrepo_url: {REPOSITORY}\n" in MKDOCS
+    assert SITE in page("../README.md").text
 
 
 def test_the_readme_is_read_on_other_sites():
@@ -67,8 +69,27 @@ def test_the_demo_shows_every_page(client: Client):
 
 @pytest.mark.django_db
 def test_every_picture_is_shown_and_served(client: Client):
-    texts = "".join(path.read_text() for path in (ROOT / "README.md", *DOCS.rglob("*.md")))
+    texts = "".join(found.text for found in all_pages())
     for path in (DOCS / "images").iterdir():
         assert f"images/{path.name}" in texts, path.name
         response = client.get(f"/docs/images/{path.name}")
         assert b"".join(response) == path.read_bytes()
+        assert response["Content-Type"] in ("image/png", "image/svg+xml"), path.name
+    for found in all_pages():
+        for alt, target in found.pictures:
+            assert alt, f"{found.name}: {target} has no words"
+            assert (found.path.parent / target).exists(), f"{found.name}: {target}"
+
+
+@pytest.mark.django_db
+def test_the_numbers_can_be_fetched(client: Client):
+    response = client.get("/docs/performance.json")
+    assert b"".join(response) == (DOCS / "performance.json").read_bytes()
+
+
+@pytest.mark.django_db
+def test_the_demo_searches_its_pages(client: Client):
+    body = client.get("/docs/", {"q": "PgBouncer init_command"}).content.decode()
+    assert "how-to/databases.md" in body
+    assert "how-to/memory.md" not in body
+    assert "No page has all these words." in client.get("/docs/", {"q": "<script>zebra"}).content.decode()

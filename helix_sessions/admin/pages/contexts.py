@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, masked, pretty, shown
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Preview, masked, pretty, shown
 from helix_sessions.models import Event, Session
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Compaction, ModelContext
@@ -45,7 +45,7 @@ class Replaced:
     """A compaction, and the message it left."""
 
     compaction: Compaction
-    message: Shown
+    message: Preview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ContextPage:
 
     context: ModelContext
     baseline: str
-    snapshot: Shown | None
+    snapshot: Preview | None
     baseline_seq: int | None
     history: list[Told]
     compactions: list[Replaced]

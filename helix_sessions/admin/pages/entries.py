@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from helix_sessions.admin.documents import Shown, shown, shown_beginning
+from helix_sessions.admin.documents import Preview, shown, shown_beginning
 from helix_sessions.admin.pages.sentences import sentence
 from helix_sessions.messages.tool_ledger import ToolCall, calls_in, logged_call
 
@@ -53,7 +53,7 @@ class Call:
 
     call_id: str
     name: str
-    arguments: Shown
+    arguments: Preview
     at: datetime
     events: list["Entry"] = field(default_factory=list)
     """Its events."""
@@ -80,7 +80,7 @@ class Entry:
     at: datetime
     run_id: str | None
     turn_id: str | None
-    document: Shown | None
+    document: Preview | None
     is_truncated: bool
     calls: list[Call] = field(default_factory=list)
     after: timedelta | None = None
@@ -135,7 +135,7 @@ class Entry:
         return self.type in _FAILURES or self.data.get("is_error") is True or self.data.get("to") == "failed"
 
     @property
-    def outcome(self) -> Shown | None:
+    def outcome(self) -> Preview | None:
         """What a tool answered, without the envelope."""
         for key in ("content", "result", "error", "output"):
             if key in self.data:

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, shown_beginning
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Preview, shown_beginning
 from helix_sessions.models import Input, Session
 from helix_sessions.models.fields import beginning_of, size_of
 
@@ -35,7 +35,7 @@ class Prompt:
     state: str
     seq: int | None
     """The event that promoted or cancelled it."""
-    prompt: Shown
+    prompt: Preview
 
 
 def owner(session: Session) -> Owner | None:

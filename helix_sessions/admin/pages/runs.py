@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, shown, shown_beginning
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Preview, shown, shown_beginning
 from helix_sessions.admin.presentation import Chip, run_chip
 from helix_sessions.messages.usage import Usage, usage_of
 from helix_sessions.models import Run, Session
@@ -33,9 +33,9 @@ class RunLine:
     took: timedelta
     bar: int
     usage: Usage
-    report: Shown | None
+    report: Preview | None
     error: str
-    output: Shown | None
+    output: Preview | None
 
 
 def runs(session: Session, before: int | None = None) -> tuple[list[RunLine], int | None]:

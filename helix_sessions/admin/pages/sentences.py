@@ -47,11 +47,11 @@ def _finished(data: dict[str, Any]) -> str:
 
 
 def who(by: Any) -> str:
-    """Who answered a call, and from which door: over HTTP, in the admin, by a link, or no person at all."""
+    """Who answered a call, and by which way: over HTTP, in the admin, by a link, or no person at all."""
     if not isinstance(by, dict):
         return "" if by is None else _word({"by": by}, "by")
     kind, key = _word(by, "kind"), _word(by, "id")
-    doors = {
+    ways = {
         "user": _("user %s over HTTP"),
         "operator": _("operator %s in the admin"),
         "link": _("the holder of a link"),
@@ -59,7 +59,7 @@ def who(by: Any) -> str:
         "deadline": _("the deadline"),
         "code": _("code"),
     }
-    said = doors.get(kind, kind)
+    said = ways.get(kind, kind)
     return said % key if "%s" in said else said
 
 

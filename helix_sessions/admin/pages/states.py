@@ -6,7 +6,7 @@ from typing import Any
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import MASK, Shown, masked, shown
+from helix_sessions.admin.documents import MASK, Preview, masked, shown
 from helix_sessions.content.documents import secret_keys
 from helix_sessions.exceptions import CheckpointNotFound, ContentUnreadable, InvalidInput
 from helix_sessions.models import Checkpoint, Session
@@ -24,8 +24,8 @@ class Change:
 
     op: str
     path: str
-    before: Shown | None
-    after: Shown | None
+    before: Preview | None
+    after: Preview | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def checkpoints(session: Session) -> list[dict[str, Any]]:
     return list(found)
 
 
-def state(store: SessionStore, session: Session) -> Shown:
+def state(store: SessionStore, session: Session) -> Preview:
     """The current custom state."""
     try:
         return shown(store.load_state(session.session_id).custom_state)
@@ -89,7 +89,7 @@ def _change(document: dict[str, Any], write: dict[str, Any]) -> Change:
     )
 
 
-def _shown(value: Any, secret: bool) -> Shown:
+def _shown(value: Any, secret: bool) -> Preview:
     return shown(MASK if secret else masked(value))
 
 

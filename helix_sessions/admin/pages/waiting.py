@@ -6,7 +6,7 @@ from typing import Any
 
 from helix_sessions.admin import decryption
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import CHARACTERS_SHOWN, Shown, shown, shown_beginning
+from helix_sessions.admin.documents import CHARACTERS_SHOWN, Preview, shown, shown_beginning
 from helix_sessions.admin.pages.sentences import who
 from helix_sessions.admin.presentation import moment
 from helix_sessions.models import Session, StagedChange
@@ -23,7 +23,7 @@ class Staged:
     step_id: str
     tool_call_id: str
     staged_at: datetime
-    writes: Shown
+    writes: Preview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +35,14 @@ class Pending:
     kind: str
     asked_at: str
     """When it was requested, as in its entry: tells it from a later call with the same id."""
-    arguments: Shown
+    arguments: Preview
     requested_at: datetime | None
     deadline: datetime | None
     submitted_at: datetime | None
-    response: Shown | None
+    response: Preview | None
     by: str
-    """Who answered, and from which door."""
-    schema: Shown | None
+    """Who answered, and by which way."""
+    schema: Preview | None
     """What the result of a client must fit."""
     entry: dict[str, Any]
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from helix_sessions.admin import humanize
 from helix_sessions.admin.base import stored
-from helix_sessions.admin.documents import Shown
+from helix_sessions.admin.documents import Preview
 from helix_sessions.admin.pages.entries import Entry, entries_of
 from helix_sessions.admin.pages.timeline import with_messages
 from helix_sessions.admin.presentation import Chip, moment, run_chip
@@ -44,8 +44,8 @@ class Span:
     is_wait: bool = False
     note: str = ""
     seq: int | None = None
-    went_in: Shown | None = None
-    came_out: Shown | None = None
+    went_in: Preview | None = None
+    came_out: Preview | None = None
     sub_session_id: str = ""
     x: float = 0.0
     width: float = 0.0
@@ -168,7 +168,7 @@ class _Reader:
             span.end, span.came_out = entry.at, entry.document
             span.is_error = entry.data.get("status") == "failed"
 
-    def _tool(self, call_id: str, name: str, at: datetime, arguments: Shown, seq: int) -> None:
+    def _tool(self, call_id: str, name: str, at: datetime, arguments: Preview, seq: int) -> None:
         span = Span(kind="tool", label=name, depth=2, start=at, went_in=arguments, seq=seq)
         self.tools[call_id] = span
         self.spans.append(span)

@@ -70,7 +70,7 @@
         return window.scrollY > 0 ? [...part.querySelectorAll("[data-key]")].find(isInSight) : undefined;
     };
 
-    // An element that moves loses the focus; whoever was there is there afterwards, and sees the same.
+    // An element that moves loses the focus; the reader keeps the focus, and sees the same.
     const takeOver = (old, fresh) => {
         const focused = document.activeElement;
         const row = lookedAt(old);

@@ -94,7 +94,7 @@ class Driver:
         self.spend_is_asked = False
         """They were asked for since the model was."""
         self._spend_is_read = False
-        """They were read with the rest, and nobody has asked yet."""
+        """They were read with the rest, and no caller has asked yet."""
         self.context_rows: list[tuple[Any, ...]] | None = None
         """The model's context as it was then, until it is built of them."""
 

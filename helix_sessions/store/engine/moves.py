@@ -17,7 +17,7 @@ _HAS_COME = (
     f'SELECT "owner_id" FROM {table(Session).name} WHERE "session_id" = %s AND "status" <> \'{TOMBSTONE}\''  # noqa: S608
     f" AND EXISTS (SELECT 1 FROM {table(MovedOwner).name} WHERE \"state\" IN ('{ARRIVING}', '{SETTLING}'))"
 )
-"""Whose a session is that is here now, while somebody's sessions come. Otherwise it was created meanwhile."""
+"""Whose a session is that is here now, while an owner's sessions come. Otherwise it was created meanwhile."""
 
 NO_TENANT = "\t"
 """What no owner's key is."""

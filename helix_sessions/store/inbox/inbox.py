@@ -1,5 +1,6 @@
 """The inbox: admits prompts durably, and promotes them to messages, one transaction each."""
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -214,7 +215,12 @@ def count_inputs(store: Store, session_id: str, *, after: int = 0) -> dict[Deliv
 def list_unattended(
     store: Store, *, agent_types: Collection[str] | None = None, limit: int = 100
 ) -> list[SessionSummary]:
-    """Sessions with inputs that can be promoted and no driver, the longest waiting first."""
+    """Deprecated: use `list_runnable`, which knows every cause.
+
+    Sessions with inputs that can be promoted and no driver, the longest waiting first.
+    """
+    advice = "list_unattended() is deprecated, use list_runnable(), which knows every cause to run."
+    warnings.warn(advice, DeprecationWarning, stacklevel=3)
     most = inputs.integer(limit, "limit", minimum=1)
     rows = models.Input.objects.using(store.using).unattended()
     if agent_types is not None:

@@ -17,7 +17,7 @@ _EVENTS_THAT_NAME_SESSIONS = frozenset(
 )
 
 
-class Renames:
+class NewIds:
     """Old ids to new ones, and the owner that the sessions get unless that is `UNSET`."""
 
     def __init__(self, ids: Mapping[str, str], owner: Any = UNSET) -> None:

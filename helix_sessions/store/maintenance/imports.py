@@ -27,7 +27,7 @@ from helix_sessions.store.inbox import inbox
 from helix_sessions.store.keyed import blobs
 from helix_sessions.store.limits.spend_transfer import KINDS, SpendImporter
 from helix_sessions.store.maintenance import doctor, export_rows, import_gate
-from helix_sessions.store.maintenance.import_ids import Renames
+from helix_sessions.store.maintenance.import_ids import NewIds
 from helix_sessions.store.maintenance.job import Job
 from helix_sessions.store.memory.transfer import MemoryImporter
 from helix_sessions.store.schedules.transfer import ScheduleImporter
@@ -95,17 +95,17 @@ def _import_tree(
         reader.skip_tree()
         job.count(skipped=len(members))
         return
-    renames = Renames({key: new_id() for key in members} if collision is not None else {}, owner)
+    new_ids = NewIds({key: new_id() for key in members} if collision is not None else {}, owner)
     written = ArchiveFiles()
     try:
         with locking_transaction(store.using) as connection:
-            count = TreeRows(connection, members, renames, written).read(reader)
+            count = TreeRows(connection, members, new_ids, written).read(reader)
             if check:
-                _refuse_broken(store, [renames.ids.get(key, key) for key in members])
+                _refuse_broken(store, [new_ids.ids.get(key, key) for key in members])
     except BaseException:
         written.delete()
         raise
-    renewed = len(members) if renames.ids else 0
+    renewed = len(members) if new_ids.ids else 0
     job.count(trees=1, sessions=len(members), records=count, renewed=renewed)
 
 
@@ -119,11 +119,11 @@ class TreeRows:
     """Inserts the rows of one tree, a few hundred per statement."""
 
     def __init__(
-        self, connection: BaseDatabaseWrapper, members: list[str], renames: Renames, files: "ArchiveFiles"
+        self, connection: BaseDatabaseWrapper, members: list[str], new_ids: NewIds, files: "ArchiveFiles"
     ) -> None:
         self.connection = connection
         self.missing = set(members)
-        self.renames = renames
+        self.new_ids = new_ids
         self.files = files
         self.session_id: str | None = None
         self.owner_id: Any = None
@@ -164,8 +164,8 @@ class TreeRows:
             raise InvalidExport(f"A {kind} belongs to another session.")
         if model is ArchivedRange:
             columns["name"] = self._archive(reader, columns)
-        if self.renames:
-            columns = self.renames.row(model, columns)
+        if self.new_ids:
+            columns = self.new_ids.row(model, columns)
         if model is Session:
             self.owner_id = columns["owner_id"]
         self.add(model, [columns[name] for name in table(model).columns], sum(map(len, found.values())))
@@ -180,7 +180,7 @@ class TreeRows:
         except (KeyError, TypeError, ValueError):
             raise InvalidExport("A blob has no content.") from None
         self.flush()
-        key = self.renames.ids.get(self.session_id, self.session_id)
+        key = self.new_ids.ids.get(self.session_id, self.session_id)
         blobs.import_posted(self.connection, key, data, record.get("media_type"))
 
     def _begin(self, session_id: str) -> None:
@@ -217,7 +217,7 @@ class TreeRows:
     def _archive(self, reader: "Lines", columns: dict[str, Any]) -> str:
         """Write the archived events that follow to a file of this installation's storage; return its name."""
         storage = archive_files.archive_storage()
-        session_id = self.renames.ids.get(columns["session_id"], columns["session_id"])
+        session_id = self.new_ids.ids.get(columns["session_id"], columns["session_id"])
         first, last = columns["first_seq"], columns["last_seq"]
         lines = self._archived_events(reader, first, last)
         name, _ = archive_files.write_file(storage, session_id, first, last, lines)
@@ -234,7 +234,7 @@ class TreeRows:
             if event.get("seq") != str(seq) or not {"type", "data", "created_at"} <= event.keys():
                 raise InvalidExport("An archived event is not in its place.")
             kind = inputs.identifier(json.loads(event["type"]), "The type of an event")
-            data = self.renames.event_data(kind, event["data"])
+            data = self.new_ids.event_data(kind, event["data"])
             event["data"] = data or "null"
             yield f"{{{','.join(f'{documents.write(name)}:{text}' for name, text in event.items())}}}"
 

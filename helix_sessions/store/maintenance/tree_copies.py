@@ -25,7 +25,7 @@ from helix_sessions.store.engine.spending import key_of_owner
 from helix_sessions.store.engine.tables import table, update_sql
 from helix_sessions.store.engine.transactions import locking_transaction
 from helix_sessions.store.maintenance import export_rows, exports, sql
-from helix_sessions.store.maintenance.import_ids import Renames
+from helix_sessions.store.maintenance.import_ids import NewIds
 from helix_sessions.store.maintenance.imports import ArchiveFiles, Lines, TreeRows
 from helix_sessions.store.maintenance.row_copies import put_rows, read_rows
 from helix_sessions.store.sessions import delete
@@ -294,7 +294,7 @@ class _Copies(TreeRows):
     def __init__(
         self, target: BaseDatabaseWrapper, members: list[str], files: ArchiveFiles, *, live: bool
     ) -> None:
-        super().__init__(target, members, Renames({}), files)
+        super().__init__(target, members, NewIds({}), files)
         self.there: set[str] = set()
         self._live = live
 

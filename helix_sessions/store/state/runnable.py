@@ -125,7 +125,7 @@ def leave(work: UnitOfWork) -> None:
 
 def rests_with_inputs(session: SessionRow) -> bool:
     """Whether the session has inputs that were only admitted: those that are to be taken up would have made
-    it runnable. It keeps them until somebody wakes it, asks for a run or admits another."""
+    it runnable. It keeps them until a caller wakes it, asks for a run or admits another."""
     if session.run_id is not None or session.runnable_at is not None or session.status in STOPPED_STATUSES:
         return False
     return bool(session.pending_inputs) and not (session.awaiting_client or session.awaiting_children)

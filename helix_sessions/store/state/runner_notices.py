@@ -19,7 +19,7 @@ from helix_sessions.stream.hub import hub
 RUNNERS = "\trunners"
 """What workers watch in the hub, in place of a session: no id of a session holds a control character."""
 
-_log = logging.getLogger("helix_sessions.waking")
+_log = logging.getLogger("helix_sessions.runner_notices")
 
 
 def notify_runners(work: UnitOfWork) -> None:

@@ -16,7 +16,7 @@ export class SessionAgent extends HttpAgent {
     return transformHttpEventStream(runHttpRequest(() => fetch(this.url)));
   }
 
-  // The last answer is taken back, and given anew: follow it.
+  // The last answer is taken back, and given again: follow it.
   async regenerate() {
     const body = JSON.stringify({ messages: [], trigger: "regenerate-message" });
     const headers = { ...this.headers, "Content-Type": "application/json" };

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.contestants.ours import Ours, OursHopping
+from bench.contestants.ours import Ours, OursOnTwo
 from bench.context import AFTER
 from bench.operations import APPEND_TO_1000
 from bench.results import Results
@@ -16,7 +16,7 @@ STEP = "step commit"
 
 
 @dataclass(frozen=True)
-class Bar:
+class Target:
     """A number of a run and its limit, from above or from below."""
 
     what: str
@@ -44,8 +44,8 @@ class Bar:
         return f"{self.what:50}{measured:>8}{quiet:>8}  {sign} {self.limit:<5g} {self.verdict}"
 
 
-def bars(results: Results, scale: Scale) -> list[Bar]:
-    """Every bar, with what was measured."""
+def targets(results: Results, scale: Scale) -> list[Target]:
+    """Every target, with what was measured."""
 
     def ratio(
         what: str,
@@ -55,31 +55,31 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         *,
         at_least: bool = False,
         contestant: str = Ours.name,
-    ) -> Bar:
+    ) -> Target:
         row = results.find(section, operation, contestant)
         if row is None or row.ratio is None:
-            return Bar(what, None, limit, at_least)
-        return Bar(what, row.ratio.middle, limit, at_least, row.quiet)
+            return Target(what, None, limit, at_least)
+        return Target(what, row.ratio.middle, limit, at_least, row.quiet)
 
-    def ahead(peer: str, limit: float, section: str = STEP, operation: str = "history 1,000") -> Bar:
+    def ahead(peer: str, limit: float, section: str = STEP, operation: str = "history 1,000") -> Target:
         """At the peer's own operation: the step, or for one that stores messages alone the append."""
         what = f"{peer} / ours, history 1,000"
         theirs = results.find(section, operation, peer)
         ours = results.find(section, operation, "ours")
         if not (theirs and theirs.ratio and theirs.quiet and ours and ours.ratio and ours.quiet):
-            return Bar(what, None, limit, True)
-        return Bar(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
+            return Target(what, None, limit, True)
+        return Target(what, theirs.ratio.middle / ours.ratio.middle, limit, True, theirs.quiet / ours.quiet)
 
-    def value(what: str, limit: float, section: str, operation: str) -> Bar:
+    def value(what: str, limit: float, section: str, operation: str) -> Target:
         row = results.find(section, operation, "ours")
-        return Bar(what, None if row is None else row.value.middle, limit)
+        return Target(what, None if row is None else row.value.middle, limit)
 
     loud = results.find("live events", "writers: 16", "ours, with NOTIFY")
-    notified = Bar(
+    notified = Target(
         "16 writers with NOTIFY / without", loud.ratio.middle if loud and loud.ratio else None, 0.9, True
     )
     kept = results.find(KEPT_TOKENS, f"writers: {WRITERS}", KEPT)
-    streamed = Bar(
+    streamed = Target(
         f"{WRITERS} writers beside {TOKEN_STREAMS} kept streams / alone",
         kept.ratio.middle if kept and kept.ratio else None,
         0.9,
@@ -90,16 +90,16 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
     full = f"all {scale.long_history:,} messages"
     grown = f"{large:,} against {small:,}"
     return [
-        ratio("step commit / FLOOR, history 100", 0.55, STEP, "history 100"),
-        ratio("the same, hopping", 0.85, STEP, "history 100", contestant=OursHopping.name),
+        ratio("step commit / SQL by hand, history 100", 0.55, STEP, "history 100"),
+        ratio("the same, two connections", 0.85, STEP, "history 100", contestant=OursOnTwo.name),
         ratio(f"step commit, {longest:,} / 0 messages", 1.10, STEP, f"{longest:,} against 0"),
-        ratio("16 writers, throughput / FLOOR", 1.8, "throughput", "writers: 16", at_least=True),
-        ratio("step commit 1 ms away / FLOOR", 0.6, "step commit, 1 ms away", "history 100"),
-        ratio("WAL bytes per step / FLOOR", 0.65, "resources per step", "WAL"),
-        ratio("create / FLOOR", 1.2, "operations", "create"),
-        ratio("append / FLOOR", 0.55, "operations", "append 2 messages"),
-        ratio("latest 50 / FLOOR", 1.2, "operations", "latest 50 messages"),
-        ratio(f"{full} / FLOOR", 1.2, "operations", full),
+        ratio("16 writers, throughput / SQL by hand", 1.8, "throughput", "writers: 16", at_least=True),
+        ratio("step commit 1 ms away / SQL by hand", 0.6, "step commit, 1 ms away", "history 100"),
+        ratio("WAL bytes per step / SQL by hand", 0.65, "resources per step", "WAL"),
+        ratio("create / SQL by hand", 1.2, "operations", "create"),
+        ratio("append / SQL by hand", 0.55, "operations", "append 2 messages"),
+        ratio("latest 50 / SQL by hand", 1.2, "operations", "latest 50 messages"),
+        ratio(f"{full} / SQL by hand", 1.2, "operations", full),
         ratio(f"list 50 of {large:,} / of {small:,}", 1.3, "list", grown),
         ratio("context after 100,000 messages / without them", 1.05, "context", AFTER),
         ratio("SQLite step commit / sqlite3", 1.6, "SQLite", "step commit, history 100"),
@@ -121,5 +121,5 @@ def bars(results: Results, scale: Scale) -> list[Bar]:
         value("statements of an idle worker in a second", 1, "loop", "statements of an idle worker"),
         ratio(f"claim among {large:,} / among 10 sessions", 1.5, "claims", f"claim among {large:,}"),
         ratio(f"the same, bounded, {large:,} / 10", 1.5, "claims", f"claim among {large:,}, bounded"),
-        Bar("MB stored, 1 MB state, 1,000 steps", stored.value.middle if stored else None, 20),
+        Target("MB stored, 1 MB state, 1,000 steps", stored.value.middle if stored else None, 20),
     ]

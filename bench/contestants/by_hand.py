@@ -1,4 +1,4 @@
-"""FLOOR: what a careful programmer writes by hand with psycopg, six prepared statements for a step.
+"""SQL by hand: what a careful programmer writes with psycopg, six prepared statements for a step.
 
 The tables have the keys and foreign keys of a sensible design of one's own: the state is in the session's
 row and is copied into each checkpoint. A step writes as many message and event rows as ours.
@@ -107,11 +107,11 @@ class Stale(Exception):
     """Another writer wrote in between."""
 
 
-class Floor(Contestant):
+class ByHand(Contestant):
     """Statement after statement in one transaction."""
 
-    name = "FLOOR"
-    database = "floor"
+    name = "SQL by hand"
+    database = "by_hand"
     document = "json"
 
     def __init__(self, place: Place, through: Route = "direct", database: str | None = None) -> None:
@@ -269,9 +269,9 @@ class Floor(Contestant):
                 self._run(f"DELETE FROM {table} WHERE session_id = %s", [session_id])
 
 
-class FloorJsonb(Floor):
+class ByHandJsonb(ByHand):
     """The same with `jsonb` columns, which many a hand-made design would have."""
 
-    name = "FLOOR jsonb"
-    database = "floor_jsonb"
+    name = "SQL by hand, jsonb"
+    database = "by_hand_jsonb"
     document = "jsonb"
