@@ -10,6 +10,7 @@ from bench.charts import charts
 from bench.report import number
 from bench.results import Results, Row
 from bench.scale import FULL, QUICK
+from bench.stored import SECTION as STORED
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -54,8 +55,10 @@ def _bars(found: list[Bar]) -> str:
 
 
 def _tables(rows: list[Row]) -> str:
+    """What was measured, in this order; first what takes time."""
     lines = []
-    for section, members in groupby(rows, key=lambda row: row.section):
+    in_order = sorted(rows, key=lambda row: row.section == STORED)
+    for section, members in groupby(in_order, key=lambda row: row.section):
         lines += [
             f"### {section[0].upper()}{section[1:]}",
             "",
