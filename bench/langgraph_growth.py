@@ -45,7 +45,7 @@ def _delta_state() -> Any:
             messages = add_messages(messages, written)  # type: ignore[assignment]
         return messages
 
-    return TypedDict("DeltaState", {"messages": Annotated[list[Any], DeltaChannel(add_all)]})
+    return TypedDict("DeltaState", {"messages": Annotated[list[Any], DeltaChannel(add_all)]})  # type: ignore[operator]
 
 
 def _talk(graph: Any, turns: int) -> int:
