@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bench.about import about
+from bench.adapters import measure_adapters
 from bench.charts import charts
 from bench.claims import measure_claims
 from bench.contestants import PEERS
@@ -31,15 +32,18 @@ from bench.report import show
 from bench.resources import measure_resources
 from bench.results import Results
 from bench.scale import FULL, QUICK, Scale
+from bench.stored import measure_stored
 from bench.streams.measure import measure_streams
 from bench.streams.tokens import measure_tokens
 from bench.targets import targets
 from bench.writers import measure_writers
 
 SECTIONS: dict[str, Callable[[Arena, Scale, Results], None]] = {
+    "stored": measure_stored,  # first, while no table has free space inside
     "step": measure_steps,
     "delay": measure_delayed_steps,
     "operations": measure_operations,
+    "adapters": measure_adapters,
     "resources": measure_resources,
     "writers": measure_writers,
     "list": measure_listing,

@@ -25,8 +25,11 @@ from bench.langgraph_growth import AT_MOST, stored_per_text
 from bench.measure import Task, interleave, ratio
 from bench.operations import new_session
 from bench.place import Place, Route
+from bench.results import Results
+from bench.scale import Scale
 
 HISTORY = 1000
+SECTION = "adapters"
 _steps = payload.steps()
 
 
@@ -158,15 +161,32 @@ def main() -> None:
     sys.exit(f"Not reached: {', '.join(missed)}" if missed else 0)
 
 
-def _measure(where: Arena, duel: Duel, rounds: int) -> bool:
-    contestants = [duel.theirs(where.place), duel.ours(where.place)]
+def measure_adapters(arena: Arena, scale: Scale, results: Results) -> None:
+    """The calls of the frameworks that are installed, on their own store and on ours."""
+    for duel in DUELS:
+        if duel.theirs.missing():
+            continue
+        contestants, tasks = _prepare(arena.place, duel)
+        results.add_timings(SECTION, duel.what, interleave(tasks, scale.rounds // 2), duel.ours.name)
+        for one in contestants:
+            one.close()
+
+
+def _prepare(place: Place, duel: Duel) -> tuple[list[Contestant], list[Task]]:
+    """Both with a session of some history, and the call of each."""
+    contestants = [duel.theirs(place), duel.ours(place)]
     history = payload.history(HISTORY)
     sessions = [new_session(one, history) for one in contestants]
-    where.place.settle(*(one.database for one in contestants))
+    place.settle(*(one.database for one in contestants))
     tasks = [
         Task(one.name, lambda one=one, key=key: duel.call(one, key), repeat=10)  # type: ignore[misc]
         for one, key in zip(contestants, sessions, strict=True)
     ]
+    return contestants, tasks
+
+
+def _measure(where: Arena, duel: Duel, rounds: int) -> bool:
+    contestants, tasks = _prepare(where.place, duel)
     timings = interleave(tasks, rounds)
     wal = [_wal_of(where.place, task) for task in tasks]
     for one in contestants:

@@ -20,11 +20,6 @@ KEYS = 256
 MESSAGES = 1000
 STEPS_BY_HAND = 50
 
-_SIZE = """
-SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
-WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-"""
-
 
 def measure_growth(arena: Arena, scale: Scale, results: Results) -> None:
     """A state of 1 MB of which each step changes one key; then a session's end and its copy."""
@@ -81,8 +76,7 @@ def _bytes_by_hand(place: Place) -> int:
 
 
 def _size(place: Place, database: str) -> int:
-    ((size,),) = place.execute(_SIZE, database)
-    return int(size)
+    return sum(place.table_bytes(database).values())
 
 
 def _measure_whole_sessions(place: Place, scale: Scale, results: Results) -> None:

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 from bench import payload
 from bench.databases import Arena
 from bench.http_server import PAGE, SESSION
+from bench.measure import p99
 from bench.results import Results
 from bench.scale import Scale
 
@@ -106,7 +106,7 @@ def measure_http(arena: Arena, scale: Scale, results: Results) -> None:
                 taken, seconds = _load(clients, operation, SECONDS)
                 if number:  # the first round warms up
                     rates[name].append(len(taken) / seconds)
-                    slowest[name].append(quantiles(taken, n=100)[-1] * 1000)
+                    slowest[name].append(p99(taken) * 1000)
                     work[name].append((server.cpu() - before) / len(taken) * 1000)
     for section, unit, numbers in (
         ("HTTP", "requests/s", rates),

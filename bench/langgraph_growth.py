@@ -14,11 +14,6 @@ from bench.place import Place
 AT_MOST = 3.0
 """Times the text of the messages that ours may store."""
 
-_SIZE = """
-SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
-WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-"""
-
 
 def stored_per_text(place: Place, one: LangGraph, turns: int, *, delta: bool = False) -> float:
     """Bytes that the database grew by, tables, TOAST and indexes, for each byte of the messages' contents:
@@ -50,7 +45,7 @@ def _delta_state() -> Any:
             messages = add_messages(messages, written)  # type: ignore[assignment]
         return messages
 
-    return TypedDict("DeltaState", {"messages": Annotated[list[Any], DeltaChannel(add_all)]})
+    return TypedDict("DeltaState", {"messages": Annotated[list[Any], DeltaChannel(add_all)]})  # type: ignore[operator]
 
 
 def _talk(graph: Any, turns: int) -> int:
@@ -63,5 +58,4 @@ def _talk(graph: Any, turns: int) -> int:
 
 
 def _size(place: Place, database: str) -> int:
-    ((size,),) = place.execute(_SIZE, database)
-    return int(size)
+    return sum(place.table_bytes(database).values())

@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from bench.databases import Arena
 from bench.loop_workers import LOOP_AGENT, celery_app, procrastinate_app
-from bench.measure import Spread
+from bench.measure import Spread, p99
 from bench.place import Place
 from bench.results import Results, Row
 from bench.scale import Scale
@@ -121,7 +121,7 @@ class _Loop:
                 times = notes.times()
             took = [(times[key] - began[key]) * 1000 for key in keys]
             self._add("hand-over to first token, p50", name, Spread.of(took), "ms")
-            self._add("hand-over to first token, p99", name, quantiles(took, n=100)[98], "ms")
+            self._add("hand-over to first token, p99", name, p99(took), "ms")
             if name == OURS:
                 told = notes.all("told")
                 woken = [

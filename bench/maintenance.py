@@ -108,7 +108,8 @@ def measure_writers(place: Place, sessions: int) -> list[Target]:
     seconds = 4.0
     if not place.execute("SELECT 1 FROM helix_sessions_session LIMIT 1", "large"):
         fill(place, "large", sessions)
-    alone, beside = [], []
+    alone: list[float] = []
+    beside: list[float] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(WRITERS + 1, mp_context=context) as pool:
         list(pool.map(write_steps, [0.5] * (WRITERS + 1)))  # every process is up and connected

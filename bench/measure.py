@@ -52,6 +52,11 @@ class Spread:
         return Spread(self.low * factor, self.middle * factor, self.high * factor)
 
 
+def p99(values: Sequence[float]) -> float:
+    """What one value of a hundred exceeds; of few values nearly the largest, and never more."""
+    return values[0] if len(values) < 2 else quantiles(values, n=100, method="inclusive")[98]
+
+
 def interleave(tasks: Sequence[Task], rounds: int, *, warm_up: int = 1) -> dict[str, Timing]:
     """Run every task in every round: A B C, then B C A, then C A B …; the first rounds are not counted."""
     timings = {task.name: Timing() for task in tasks}

@@ -6,6 +6,11 @@ from typing import Any, Literal
 
 import psycopg
 
+_TABLES = """
+SELECT relname, pg_total_relation_size(oid) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+
 Route = Literal["direct", "counted", "delayed"]
 """Straight to the server, through the proxy that counts, or through the one that delays."""
 
@@ -28,6 +33,10 @@ class Place:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             cursor = connection.execute(sql)
             return cursor.fetchall() if cursor.description else []
+
+    def table_bytes(self, database: str) -> dict[str, int]:
+        """What each table takes, with TOAST and indexes."""
+        return {str(name): int(size) for name, size in self.execute(_TABLES, database)}
 
     def settle(self, *databases: str) -> None:
         """After bulk filling: statistics and visibility as a server in use has them."""

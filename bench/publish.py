@@ -16,6 +16,7 @@ from bench.readme import readme_rows
 from bench.report import number
 from bench.results import Results, Row
 from bench.scale import FULL
+from bench.stored import SECTION as STORED
 from bench.targets import Target, targets
 
 ROOT = Path(__file__).parent.parent
@@ -110,8 +111,10 @@ def _targets(found: list[Target]) -> str:
 
 
 def _tables(rows: list[Row]) -> str:
+    """What was measured, in this order; first what takes time."""
     lines = []
-    for section, members in groupby(rows, key=lambda row: row.section):
+    in_order = sorted(rows, key=lambda row: row.section == STORED)
+    for section, members in groupby(in_order, key=lambda row: row.section):
         lines += [
             f"### {section[0].upper()}{section[1:]}",
             "",

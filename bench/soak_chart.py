@@ -6,7 +6,7 @@ from statistics import median
 WIDTH, HEIGHT, LEFT, RIGHT, TOP = 760, 150, 46, 170, 28
 COLOURS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c")
 PANELS = {
-    "Latency, median": ("step, ms", "run, ms", "deliver, ms", "list, ms", "create, ms"),
+    "Latency, median": ("step, ms", "question, ms", "answer, ms", "deliver, ms", "list, ms"),
     "Bytes of tables and indexes for each live row": ("session, bytes", "event, bytes", "message, bytes"),
     "Memory of a process": ("write 0, MB", "work 0, MB", "stream 0, MB", "clean 0, MB", "look 0, MB"),
     "Connections": ("connections",),

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bench.adapters import DUELS
+from bench.adapters import SECTION as ADAPTERS
 from bench.contestants.ours import Ours, OursOnTwo
 from bench.context import AFTER
 from bench.operations import APPEND_TO_1000
@@ -108,6 +110,17 @@ def targets(results: Results, scale: Scale) -> list[Target]:
         ahead("OpenAI SQLAlchemySession", 3, "operations", APPEND_TO_1000),
         ahead("Google ADK append_event", 8),
         ahead("LangGraph PostgresSaver", 25),
+        *(
+            ratio(
+                f"{duel.what}: theirs / ours",
+                duel.times_as_fast,
+                ADAPTERS,
+                duel.what,
+                at_least=True,
+                contestant=duel.theirs.name,
+            )
+            for duel in DUELS
+        ),
         value(f"commit to frame, {STREAMS} streams, p50, ms", 5, "live events", frame("p50", STREAMS)),
         value(f"commit to frame, {STREAMS} streams, p99, ms", 20, "live events", frame("p99", STREAMS)),
         value("events missing at 5,000 streams of one process", 0, "live events", MISSING),

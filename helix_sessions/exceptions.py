@@ -59,14 +59,21 @@ class SessionNotFound(NotFound):
 
     code = "session_not_found"
 
+    def __init__(self, message: str | None = None, *, session_id: str | None = None) -> None:
+        if message is None and session_id is not None:
+            message = f"There is no session {session_id!r}."
+        super().__init__(message)
+        self.session_id = session_id
+
 
 class SessionMoved(SessionNotFound):
     """The session is in another database, `cell`. Repeat the call there."""
 
     code = "session_moved"
 
-    def __init__(self, message: str | None = None, *, cell: str) -> None:
-        super().__init__(message or f"The session is in the database {cell!r} now. Repeat the call there.")
+    def __init__(self, message: str | None = None, *, cell: str, session_id: str | None = None) -> None:
+        message = message or f"The session is in the database {cell!r} now. Repeat the call there."
+        super().__init__(message, session_id=session_id)
         self.cell = cell
 
 

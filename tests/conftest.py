@@ -66,6 +66,7 @@ ONCE = (
     "stream/test_fragment_cursor.py",
     "stream/test_fragment_writer.py",
     "test_architecture.py",
+    "test_bench.py",
     "test_deploy_checks.py",
     "test_distribution.py",
     "test_run.py",

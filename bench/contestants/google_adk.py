@@ -1,7 +1,7 @@
 """Google ADK: `DatabaseSessionService` on asyncpg, as its documentation has it."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.contestants.base import Contestant
 from bench.payload import Document, Step
@@ -23,7 +23,7 @@ class GoogleAdk(Contestant):
     name = "Google ADK append_event"
     database = "google_adk"
     less = "no checkpoint, no numbered event log, one transaction for each message"
-    packages = ("google.adk.sessions", "sqlalchemy", "asyncpg")
+    packages: ClassVar[tuple[str, ...]] = ("google.adk.sessions", "sqlalchemy", "asyncpg")
     slow = True
 
     def __init__(self, place: Place, through: Route = "direct") -> None:

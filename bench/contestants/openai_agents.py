@@ -1,7 +1,7 @@
 """OpenAI Agents SDK: `SQLAlchemySession` on asyncpg, as its documentation has it."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.contestants.base import Contestant
 from bench.payload import Document, Step
@@ -15,7 +15,7 @@ class OpenAIAgents(Contestant):
     database = "openai_agents"
     less = "messages only: no state, no checkpoint, no event log, no version check"
     lazy = True
-    packages = ("agents", "sqlalchemy", "asyncpg")
+    packages: ClassVar[tuple[str, ...]] = ("agents", "sqlalchemy", "asyncpg")
 
     def __init__(self, place: Place, through: Route = "direct") -> None:
         from sqlalchemy.ext.asyncio import create_async_engine

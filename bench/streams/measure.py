@@ -5,12 +5,11 @@ import multiprocessing
 import random
 import threading
 import time
-from statistics import quantiles
 
 from bench.contestants import NOTIFYING
 from bench.contestants.notifying import OursSilent
 from bench.databases import Arena
-from bench.measure import Spread
+from bench.measure import Spread, p99
 from bench.results import Results, Row
 from bench.scale import Scale
 from bench.streams.server import Reader, Server, open_all, server
@@ -31,7 +30,7 @@ def measure_streams(arena: Arena, scale: Scale, results: Results) -> None:
         if streams == MOST_STREAMS:
             _add(results, MISSING, missing, f"of {len(milliseconds) + missing:,}")
         _add(results, frame("p50", streams), Spread.of(milliseconds), "ms")
-        _add(results, frame("p99", streams), quantiles(milliseconds, n=100)[98], "ms")
+        _add(results, frame("p99", streams), p99(milliseconds), "ms")
     with server() as serving:
         more, listeners = asyncio.run(_memory(serving, arena))
         _add(results, "memory for 1,000 streams", more, "MB")

@@ -15,8 +15,14 @@ from helix_sessions.store import SessionStore
 from helix_sessions.store.agents import agent_sessions
 from helix_sessions.store.agents.agent_sessions import Loaded
 from helix_sessions.store.engine import inputs
+from helix_sessions.store.engine.operation import operation
 from helix_sessions.types import Page
 from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, value_of
+
+load = operation(agent_sessions.load, traced=False)
+save = operation(agent_sessions.save, traced=False)
+create = operation(agent_sessions.create, traced=False)
+fork = operation(agent_sessions.fork, traced=False)
 
 _log = logging.getLogger("helix_sessions.runtime")
 
@@ -134,7 +140,7 @@ class SessionRuntime:
 
     def _load(self, session_id: str, expected_version: int | None = None) -> tuple[Loaded, AgentSession]:
         try:
-            loaded = agent_sessions.load(self.store, session_id)
+            loaded = load(self.store, session_id)
         except Exception as error:
             announcements.load_failed(SessionRuntime, session_id, error)
             raise
@@ -147,7 +153,7 @@ class SessionRuntime:
     ) -> tuple[Loaded, AgentSession]:
         session = self._hooks.run("before_save", session)
         try:
-            saved = agent_sessions.save(self.store, loaded, session, action=action, **more)
+            saved = save(self.store, loaded, session, action=action, **more)
         except Exception as error:
             announcements.save_failed(SessionRuntime, session.session_id, error)
             raise
@@ -158,10 +164,7 @@ class SessionRuntime:
         session = self._hooks.run("before_create", session)
         session = self._hooks.run("before_save", session)
         try:
-            if made_of is None:
-                saved = agent_sessions.create(self.store, session)
-            else:
-                saved = agent_sessions.fork(self.store, made_of, session)
+            saved = create(self.store, session) if made_of is None else fork(self.store, made_of, session)
         except Exception as error:
             announcements.save_failed(SessionRuntime, session.session_id, error)
             raise

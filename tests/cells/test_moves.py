@@ -4,6 +4,7 @@ import io
 import json
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.utils import timezone
@@ -11,9 +12,15 @@ from django.utils import timezone
 from helix_sessions.exceptions import Fenced, SessionBusy, SessionMoved, SessionNotFound
 from helix_sessions.memory import MemoryStore
 from helix_sessions.models import MovedOwner, MovedSession, Schedule, Session
+from helix_sessions.runtime.actions.lifecycle import ClearSession
+from helix_sessions.runtime.loop.runner import SessionRunner
+from helix_sessions.runtime.scripted import ScriptedAgent
+from helix_sessions.runtime.session_runtime import SessionRuntime
 from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import moves
 from helix_sessions.types import RetentionPolicy
 from tests.cells.conftest import Cells, in_cells
+from tests.contract.suspended import approval, suspended
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,6 +82,13 @@ def test_the_source_refuses_and_names_the_other_database(cells: Cells) -> None:
         "create another": lambda: cells.here.create_session(None, agent_type="writer", owner=cells.owner),
         "delete": lambda: cells.here.delete_session("talk"),
         "branch": lambda: cells.here.clone_session("talk", "branch"),
+        "begin a branch": lambda: cells.here.begin_turn("branch", branch=("talk", None)),
+        "below": lambda: cells.here.create_session("below", agent_type="writer", parent_session_id="talk"),
+        "settle": lambda: cells.here.settle_child("child", "completed"),
+        "export": lambda: cells.here.export_sessions(io.StringIO(), session_ids=["talk"]),
+        "get": lambda: SessionRuntime(cells.here).get_session("talk"),
+        "execute": lambda: SessionRuntime(cells.here).execute("talk", ClearSession()),
+        "interrupt": lambda: SessionRunner(ScriptedAgent(), store=cells.here).interrupt("talk"),
     }
     for name, call in late.items():
         with pytest.raises(SessionMoved) as caught:
@@ -85,6 +99,40 @@ def test_the_source_refuses_and_names_the_other_database(cells: Cells) -> None:
     assert hidden.type is SessionNotFound
     cells.here.create_session("mine", agent_type="writer", owner=cells.owner.pk + 1)
     assert cells.there.ensure_session("talk", agent_type="writer").message_count == 20
+
+
+@in_cells
+def test_a_link_to_answer_goes_where_its_session_is(cells: Cells) -> None:
+    cells.here.create_session("asks", agent_type="writer", owner=cells.owner)
+    suspended(cells.here, "asks", approval("a"))
+    token = cells.here.create_answer_link("asks", "a").token
+    cells.here.move_owner(cells.owner, "second")
+    for call in (
+        lambda: cells.here.read_answer_link(token),
+        lambda: cells.here.submit_by_answer_link(token, approved=True),
+    ):
+        with pytest.raises(SessionMoved) as caught:
+            call()
+        assert caught.value.cell == "second"
+    assert cells.there.read_answer_link(token).tool_name == "tool_a"
+    assert cells.there.submit_by_answer_link(token, approved=True).outcome == "accepted"
+
+
+@in_cells
+def test_a_call_that_looks_as_the_last_tree_arrives_is_to_be_repeated(cells: Cells) -> None:
+    """It finds no session, and when it asks why, the move is over."""
+    fill(cells)
+    Session.objects.using("default").update(created_at=timezone.now() - timedelta(hours=1))
+    explain = moves.explain_absence
+
+    def late(*asked: Any) -> None:
+        cells.here.move_owner(cells.owner, "second")
+        explain(*asked)
+
+    with patch.object(moves, "explain_absence", late), pytest.raises(SessionBusy):
+        cells.there.load_state("talk")
+    assert not MovedOwner.objects.using("second").exists()
+    assert cells.there.load_state("talk").session_id == "talk"
 
 
 @in_cells

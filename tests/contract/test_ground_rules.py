@@ -167,8 +167,9 @@ def test_an_unknown_session_is_not_found(store: SessionStore, call: Call) -> Non
         call = replace(
             call, act=lambda s, k: s.cleanup_orphaned_staging(older_than=timedelta(0), session_id=k)
         )
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(SessionNotFound) as caught:
         call.act(store, "unknown")
+    assert caught.value.session_id == "unknown"
     assert not store.session_exists("unknown")
 
 

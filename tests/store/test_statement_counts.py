@@ -1,6 +1,7 @@
 """How many statements each hot path takes, and what it leaves alone. A number that rises is a decision."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
+from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine import remembered_rows
 from helix_sessions.types import SessionState
@@ -146,6 +148,14 @@ def test_a_read(store: SessionStore, state: SessionState, name: str) -> None:
     sent = statements(lambda: act(store))
     assert len(sent) == expected, "\n".join(sent)
     assert all(statement.startswith("SELECT") for statement in sent)
+
+
+def test_why_a_session_is_absent_takes_one_query(store: SessionStore) -> None:
+    def load() -> None:
+        with suppress(SessionNotFound):
+            store.load_state("gone")
+
+    assert len(statements(load)) == 2
 
 
 @each("length", [10, 200])

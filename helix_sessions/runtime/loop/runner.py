@@ -19,6 +19,7 @@ from helix_sessions.exceptions import (
     NotConfigured,
     NotFound,
     SessionBusy,
+    SessionMoved,
     SessionNotFound,
 )
 from helix_sessions.runtime.agents import Agent, NamedAgent, driven
@@ -298,6 +299,8 @@ class SessionRunner:
             if here is not None and here.outcome is not None:
                 return here.outcome
             return outcome_of(await io.db(self._last_run, session_id))
+        except SessionMoved:
+            raise
         except SessionNotFound:
             return IDLE
 

@@ -88,7 +88,7 @@ def load(store: Store, session_id: str) -> Loaded:
     key = session_key(session_id)
     rows = fetch(store._connection, sql.session_with_agent(store._dialect, _COLUMNS), [key])
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     width = len(_COLUMNS)
     row = SessionRow.read(key, _COLUMNS, rows[0][:width])
     check_owner(key, row, store._owner)
@@ -319,7 +319,7 @@ def _read_messages(using: str, session_id: str, count: int, head_seq: int) -> li
     place = [session_id, count, head_seq, head_seq]
     rows = fetch(connection, sql.messages_then(dialect_of(connection)), place)
     if len(rows) != count:
-        raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
+        raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.", session_id=session_id)
     found = table(Message)
     return documents.load_all([found.open_text("content", text, *key) for *key, text in rows])
 

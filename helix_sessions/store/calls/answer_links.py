@@ -28,6 +28,8 @@ from helix_sessions.store.state import pending_calls
 from helix_sessions.types import JSON, UNSET, AnswerLink, AskedCall, Submission, Unset
 
 MAX_TOKEN = 4096
+SALT = "helix_sessions.answer_links"
+"""Of every database, because a session may move to another one."""
 
 _COLUMNS = ("session_id", "root_session_id", "pending_client_tool_calls")
 
@@ -61,14 +63,15 @@ def create_answer_link(
     root_id, owner_id, _ = submissions.find(store, key, call_id)
     try:
         row = session_rows.read_row(store._connection, owner_id, _COLUMNS)
-    except SessionNotFound:
+    except SessionNotFound as error:
+        store._explain_absence(error)
         raise UnknownToolCall(f"The session of tool call {call_id!r} is gone.") from None
     entry = pending_calls.read(row.pending_client_tool_calls).get(call_id)
     if root_id not in (owner_id, row.root_session_id) or not isinstance(entry, dict):
         raise UnknownToolCall(f"No tool call {call_id!r} is pending.")
     until = int(time.time()) + seconds
     grant = [owner_id, call_id, pending_calls.requested_at(entry), until, edits]
-    token = signing.dumps(grant, salt=salt(store), compress=True)
+    token = signing.dumps(grant, salt=SALT, compress=True)
     return AnswerLink(token=token, expires_at=datetime.fromtimestamp(until, UTC))
 
 
@@ -125,12 +128,20 @@ def submit_by_answer_link(
             arguments_digest=arguments_digest,
             requested_at=grant.requested_at,
         )
-    except (SessionNotFound, UnknownToolCall):
+    except SessionNotFound as error:
+        store._explain_absence(error)
+        raise InvalidAnswerLink from None
+    except UnknownToolCall:
         raise InvalidAnswerLink from None
 
 
-def salt(store: Store) -> str:
-    return f"helix_sessions.answer_links.{store.using}"
+def _signed(store: Store, token: str) -> Any:
+    """What a token says. One of an earlier release is of one database."""
+    longest = conf.ANSWER_LINK_SECONDS
+    try:
+        return signing.loads(token, salt=SALT, max_age=longest)
+    except signing.BadSignature:
+        return signing.loads(token, salt=f"{SALT}.{store.using}", max_age=longest)
 
 
 def _grant(store: Store, token: Any) -> _Grant:
@@ -138,10 +149,12 @@ def _grant(store: Store, token: Any) -> _Grant:
     if not isinstance(token, str) or len(token) > MAX_TOKEN:
         raise InvalidAnswerLink
     try:
-        said = signing.loads(token, salt=salt(store), max_age=conf.ANSWER_LINK_SECONDS)
-        session_id, call_id, requested_at, until, *rest = said
+        session_id, call_id, requested_at, until, *rest = _signed(store, token)
         row = store._read(session_id, _COLUMNS)
-    except (signing.BadSignature, ValueError, SessionNotFound):
+    except SessionNotFound as error:
+        store._explain_absence(error)
+        raise InvalidAnswerLink from None
+    except (signing.BadSignature, ValueError):
         raise InvalidAnswerLink from None
     if until <= time.time():
         raise InvalidAnswerLink

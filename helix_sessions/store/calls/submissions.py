@@ -102,9 +102,10 @@ def submit_tool_result(
             as_participant=participant,
             version=version,
         )
-    except SessionNotFound:
+    except SessionNotFound as error:
         if found.owner_id == key:
             raise
+        store._explain_absence(error)
         raise UnknownToolCall(f"The session of tool call {call_id!r} is gone.") from None
 
 

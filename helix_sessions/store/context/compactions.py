@@ -122,7 +122,7 @@ def _begin(
 def _to_compact(store: Store, session_id: str, version: int | None) -> _Before:
     rows = fetch(store._connection, sql.to_compact(store._dialect), [session_id] * 2)
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     (_, replaced, number, summary, *columns), *found = rows
     head = SessionRow(_HEAD, table(Session).decoder(_HEAD)(columns))
     check_owner(session_id, head, store._owner)

@@ -72,7 +72,7 @@ def read_context(
     place = NOWHERE if seen is None else seen.place
     rows = fetch(store._connection, sql.context(dialect), parameters(dialect, key, place))
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     decode = table(Session).decoder(("owner_id",))
     check_owner(key, SessionRow(("owner_id",), decode([rows[0][2]])), store._owner)
     return of_rows(key, rows, seen, asking)

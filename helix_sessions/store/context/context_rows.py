@@ -83,7 +83,7 @@ def stored(connection: BaseDatabaseWrapper, session_id: str) -> tuple[StoredEpoc
     """The epoch, and the number of the latest compaction."""
     rows = fetch(connection, sql.epoch(dialect_of(connection)), [session_id])
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     baseline, snapshot, seq, known, latest, grown = rows[0]
     if baseline is None:
         return None, latest or 0

@@ -26,8 +26,7 @@ def operation(function: F, *, traced: bool = True) -> F:
     `traced=False` is for calls that are no piece of work with an end, such as a subscription.
     """
     name = function.__name__
-    names_one = _first_argument(function) in ("session_id", "source_id", "lease")
-    names_session = traced and names_one
+    names_session = traced and _first_argument(function) in ("session_id", "source_id", "lease")
 
     @wraps(function)
     def call(store: Any, *args: Any, **kwargs: Any) -> Any:
@@ -38,9 +37,7 @@ def operation(function: F, *, traced: bool = True) -> F:
             with tracing.span(name, store.using, session_id):
                 return function(store, *args, **kwargs)
         except SessionNotFound as error:
-            if names_one and type(error) is SessionNotFound:
-                named, owner = str(_session_id(args, kwargs)), getattr(store, "_owner", UNSET)
-                moves.explain_absence(connections[store.using], named, owner, error)
+            moves.explain_absence(connections[store.using], error, getattr(store, "_owner", UNSET))
             raise
         except DatabaseError as error:
             connection = connections[store.using]

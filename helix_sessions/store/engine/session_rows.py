@@ -111,7 +111,7 @@ def read_row(
 def check_owner(session_id: str, row: Any, owner: Any) -> None:
     """Another owner's session is refused in the words of one that does not exist."""
     if owner is not UNSET and row.owner_id != owner:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
 
 
 def check_fence(row: Any, lease: Lease | None) -> None:
@@ -148,7 +148,7 @@ def _only_row(
     session_id: str, columns: tuple[str, ...], rows: Sequence[Sequence[Any]], owner: Any
 ) -> SessionRow:
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     row = SessionRow.read(session_id, columns, rows[0])
     check_owner(session_id, row, owner)
     return row

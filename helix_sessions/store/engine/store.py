@@ -103,6 +103,10 @@ class Store:
         if self._lease is not None and self._lease.session_id == session_id:
             raise Fenced(f"The session {session_id!r} is driven under a lease, and cannot be created.")
 
+    def _explain_absence(self, error: SessionNotFound) -> None:
+        """Raise what is known of the session that was not found: where it is, or that it has come."""
+        moves.explain_absence(self._connection, error, self._owner)
+
     def _refuse_if_taken(self, session_id: str) -> None:
         """An id that another owner's session has, or a tombstone, will never be this store's, however often
         it is tried."""

@@ -129,7 +129,7 @@ def _schedules(store: Store, owner: Any) -> Iterator[str]:
 def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[str]:
     for key in session_ids:
         if not rows.filter(session_id=session_key(key)).exists():
-            raise SessionNotFound(f"There is no session {key!r}.")
+            raise SessionNotFound(session_id=key)
         yield key
 
 

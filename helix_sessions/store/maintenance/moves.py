@@ -250,16 +250,7 @@ def _hidden(work: UnitOfWork, route: Route, root: str) -> MovedSession:
     had = {name: getattr(session, name) for name in HIDDEN}
     work.change(**HIDDEN)
     work.notices.clear()
-    return MovedSession(
-        moved_id=session.session_id,
-        root_id=root,
-        owner_key=key_of_owner(session.owner_id),
-        tenant=route.tenant,
-        state=LEAVING,
-        cell=route.target,
-        hidden={name: _written(value) for name, value in had.items()},
-        since=timezone.now(),
-    )
+    return route.leaving(session, root, {name: _written(value) for name, value in had.items()})
 
 
 def _written(value: Any) -> Any:

@@ -55,6 +55,29 @@ class Route:
     source: str
     target: str
 
+    def leaving(self, session: Any, root: str, had: Mapping[str, Any]) -> MovedSession:
+        """What the source notes of a session that it hides: the columns as they were."""
+        return self._moved(session, root, state=LEAVING, cell=self.target, hidden=dict(had))
+
+    def arriving(self, session: Any, root: str) -> MovedSession:
+        """What the target notes of the copy of a session: how far it has come."""
+        mark = {"write_mark": session.write_mark}
+        return self._moved(session, root, state=ARRIVING, cell=self.source, hidden=mark)
+
+    def _moved(
+        self, session: Any, root: str, *, state: str, cell: str, hidden: dict[str, Any]
+    ) -> MovedSession:
+        return MovedSession(
+            moved_id=session.session_id,
+            root_id=root,
+            owner_key=key_of_owner(session.owner_id),
+            tenant=self.tenant,
+            state=state,
+            cell=cell,
+            hidden=hidden,
+            since=timezone.now(),
+        )
+
 
 @dataclass
 class _Copy:
@@ -153,19 +176,7 @@ def _refuse_taken(route: Route, new: set[str]) -> None:
 
 def _note_arrival(route: Route, root: str, members: list[str]) -> None:
     rows = Session.with_tombstones.using(route.source).filter(session_id__among=members)
-    noted = [
-        MovedSession(
-            moved_id=row.session_id,
-            root_id=root,
-            owner_key=key_of_owner(row.owner_id),
-            tenant=route.tenant,
-            state=ARRIVING,
-            cell=route.source,
-            hidden={"write_mark": row.write_mark},
-            since=timezone.now(),
-        )
-        for row in rows.only("session_id", "owner_id", "write_mark")
-    ]
+    noted = [route.arriving(row, root) for row in rows.only("session_id", "owner_id", "write_mark")]
     fields = ["root_id", "owner_key", "tenant", "state", "cell", "hidden", "since"]
     MovedSession.objects.using(route.target).bulk_create(
         noted, update_conflicts=True, unique_fields=["moved_id"], update_fields=fields

@@ -43,7 +43,8 @@ def read_many(
         rows = fetch(connection, sql.snapshots(dialect_of(connection)), [session_id, first, max(wanted)])
         found.update((number, state) for number, state in fold(session_id, rows) if number in wanted)
         if not wanted <= found.keys():
-            raise SessionNotFound(f"The session {session_id!r} was deleted meanwhile.")
+            why = f"The session {session_id!r} was deleted meanwhile."
+            raise SessionNotFound(why, session_id=session_id)
     return found
 
 

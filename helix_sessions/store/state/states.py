@@ -20,7 +20,7 @@ def load_state(store: Store, session_id: str) -> SessionState:
     """Load the state of a session."""
     rows = fetch(store._connection, sql.session_with_snapshots(store._dialect), [session_key(session_id)])
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     width = len(ALL_COLUMNS)
     row = SessionRow.read(session_id, ALL_COLUMNS, rows[0][:width])
     check_owner(session_id, row, store._owner)

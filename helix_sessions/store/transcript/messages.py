@@ -83,7 +83,7 @@ def get_message_texts(
     page = sql.messages(store._dialect, backwards, backwards and place is None)
     rows = fetch(connection, page, [*bounds, key])
     if not rows:
-        raise SessionNotFound(f"There is no session {session_id!r}.")
+        raise SessionNotFound(session_id=session_id)
     row = SessionRow.read(key, _PAGE_COLUMNS, rows[0][:3])
     check_owner(key, row, store._owner)
     total: int = row.message_count
