@@ -1,8 +1,8 @@
 """What a conversation takes in each store: 1,000 steps of two messages of 300 bytes, its id of 36 characters.
 
-All store the same. Ours, SQL by hand, LangGraph and ADK also store a small state that each step changes; ours,
-SQL by hand and LangGraph a checkpoint for each step; ours and SQL by hand four events. A size is what a table
-has grown by, with TOAST and indexes. Nothing is timed, so commits do not wait for the disk.
+All store the same. Ours, SQL by hand, LangGraph and ADK also store a small state that each step changes;
+ours, SQL by hand and LangGraph a checkpoint for each step; ours and SQL by hand four events. A size is what a
+table has grown by, with TOAST and indexes. Nothing is timed, so commits do not wait for the disk.
 """
 
 from uuid import uuid4
