@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from helix_sessions.messages.usage import usage_of
 from helix_sessions.store.driving.trees import Tree
-from helix_sessions.values.agents import AgentDefinition, Budget
+from helix_sessions.values.agents import Budget, optional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,9 @@ def spent(*, steps: int, usage: Any, seconds: float) -> Spent:
     return Spent(steps=steps, tokens=used.tokens, seconds=seconds, cost=used.cost)
 
 
-def defined(definition: AgentDefinition, agent: Any) -> AgentDefinition:
-    """The definition of a session; where it has no budget, the agent's own holds."""
-    own = getattr(agent, "budget", None)
-    return definition if definition.budget is not None or own is None else replace(definition, budget=own)
+def of_agent(agent: Any) -> Budget | None:
+    """The budget that an agent has itself, for sessions without one."""
+    return optional(Budget, getattr(agent, "budget", None))
 
 
 _LIMITS = {"max_steps": "steps", "max_tokens": "tokens", "max_seconds": "seconds", "max_cost": "cost"}

@@ -416,14 +416,19 @@ class TestBudgets:
             go_on(store, top)
         assert left == [1000, 1000, 800, 800, 1000, 800]
 
-    def test_a_crash_does_not_begin_them_anew(self, store: SessionStore) -> None:
-        SessionRuntime().create(AgentDefinition("parent", budget=Budget(max_tokens=250)), session_id="p")
-        store.admit_input("p", "go")
+    @each("of_agent", [False, True])
+    def test_a_crash_does_not_begin_them_anew(self, store: SessionStore, of_agent: bool) -> None:
+        """Whether the session has it or its agent."""
+        session, limits = f"p{of_agent}", Budget(max_tokens=250)
+        own = None if of_agent else limits
+        SessionRuntime().create(AgentDefinition("parent", budget=own), session_id=session)
+        store.admit_input(session, "go")
 
         class Died(BaseException):
             """As if the process were gone."""
 
         class Dies(Costly):
+            budget = limits if of_agent else None
             tools = {"think": lambda arguments, turn: "hm"}
             turns = 0
 
@@ -437,13 +442,56 @@ class TestBudgets:
         left: list[Any] = []
         runner = SessionRunner(Dies(), lease_ttl=0.1)
         with pytest.raises(Died):
-            runner.run("p")
-        store.request_run("p")
+            runner.run(session)
+        store.request_run(session)
         outcome = None
         while outcome is None or outcome.kind == "idle":
-            outcome = runner.wake("p")
+            outcome = runner.wake(session)
         assert outcome.error["code"] == "budget_exceeded"
         assert left == [250, 150, 150, 50]
+
+    def test_that_of_an_agent_counts_the_tree(self, store: SessionStore) -> None:
+        """As one of the session does, also where another worker drives the children, which has no such
+        agent."""
+
+        class Bounded(ScriptedAgent):
+            budget = Budget(max_tokens=250)
+
+        agent = Bounded(*[[calls("research", prompt="go")]] * 3, "done", subagents={"research": "researcher"})
+        assert start(store, agent) == "suspended_awaiting_children"
+        left: list[Any] = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append(turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        assert work(Noting()) == 1
+        assert go_on(store, agent) == ("active", None)
+        assert work(Noting()) == 1
+        assert left == [250, 150, 50]
+        assert refs(store)[-1].status == "failed", "nothing is left of its parent's budget"
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
+        assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [250, 50]
+
+    def test_that_of_an_agent_is_drawn_on_by_siblings(self, store: SessionStore) -> None:
+        class Bounded(Parent):
+            budget = Budget(max_tokens=250)
+
+        left: list[Any] = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append(turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        agent = Bounded("research", "research", "research")
+        assert start(store, agent) == "suspended_awaiting_children"
+        assert work(Noting()) == 3
+        assert left == [250, 150, 50]
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
 
 
 def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:

@@ -20,9 +20,9 @@ from helix_sessions.runtime.loop.lease_keeper import OwnedSession
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store.driving import boundaries, claims, suspensions, trees
 from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
-from helix_sessions.store.driving.driver import Driver, Settled
+from helix_sessions.store.driving.driver import Driver
 from helix_sessions.store.driving.suspensions import SpawnedCall
-from helix_sessions.store.driving.turn_log import TurnStart
+from helix_sessions.store.driving.turn_log import Settled, TurnStart
 from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.runs.runs import turn_id_of
@@ -71,7 +71,7 @@ class DurableJournal:
 
     @property
     def definition(self) -> AgentDefinition:
-        return budgets.defined(self._driver.definition, self._agent)
+        return self._driver.definition
 
     @property
     def failed_attempts(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from helix_sessions.exceptions import Fenced
 from helix_sessions.messages.tool_ledger import ToolCall, calls_in
-from helix_sessions.runtime import budgets, errors, retries, telemetry, tools
+from helix_sessions.runtime import errors, retries, telemetry, tools
 from helix_sessions.runtime.agents import Toolbox
 from helix_sessions.runtime.loop.context_policy import Unavailable
 from helix_sessions.runtime.loop.endings import budget_exceeded, ended_by_spend, failed, overspent
@@ -93,7 +93,7 @@ class RunLoop:
         turn = await self._journal.start(number)
         if self._stop.is_set():
             await self._interrupted(turn)
-        exceeded = budget_exceeded(self._journal, budgets.defined(turn.definition, self._agent))
+        exceeded = budget_exceeded(self._journal, turn.definition)
         if exceeded is not None:
             raise _Ended(await self._journal.end(exceeded))
         began = self._began = time.monotonic()
@@ -337,7 +337,7 @@ class RunLoop:
         if limit is not None and self._journal.progress.turns >= limit:
             said = f"The run has taken {limit} turns, and work remains."
             return failed(errors.TURN_LIMIT_EXCEEDED, said)
-        held = budget_exceeded(self._journal, budgets.defined(definition, self._agent))
+        held = budget_exceeded(self._journal, definition)
         return held or overspent(self._journal, usage)
 
     def _named(self, message: dict[str, Any], model: Any) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class SessionLoop:
         context: ContextSettings,
     ) -> None:
         self._io = io
+        driver.own_budget = budgets.of_agent(agent)
         self._driver = driver
         self._agent = agent
         self._owned = owned
@@ -224,10 +225,9 @@ class SessionLoop:
     def _refused(self, metadata: dict[str, Any]) -> Ending | None:
         """How a run ends that nothing is left for: without a turn, and its inputs stay where they are."""
         driver = self._driver
-        budget = budgets.defined(driver.definition, self._agent).budget
         own = budgets.spent_of(metadata.get("spent"))
         tree = trees.measure(driver, metadata) if trees.is_part_of_tree(driver, metadata) else trees.Tree()
-        why = budgets.reached_in_tree(budget, own, tree)
+        why = budgets.reached_in_tree(driver.definition.budget, own, tree)
         if why is not None:
             return ended_by_budget(why, own)
         driver.ask_spend()

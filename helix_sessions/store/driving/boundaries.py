@@ -101,7 +101,7 @@ def commit(driver: Driver, step: Step, following: Next, *, usage: Any, turns: in
 
     def decide(work: UnitOfWork, known: Knowledge, family: Family | None) -> Outcome:
         source = put(driver, work, known, step)
-        ending = _ending(work, known, following)
+        ending = _ending(driver, work, known, following)
         if ending is not None:
             used = _Used(usage, turns, following.closing, step.turn_id)
             outcome = _end(driver, work, known, family, ending, used)
@@ -148,12 +148,12 @@ def _learn(driver: Driver, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _ending(work: UnitOfWork, known: Knowledge, following: Next) -> Ending | None:
+def _ending(driver: Driver, work: UnitOfWork, known: Knowledge, following: Next) -> Ending | None:
     if work.session.interrupt_requested_at is not None:
         return INTERRUPTED
     if following.ending is not None and (following.ending.status != "completed" or not known.steers()):
         return following.ending
-    return None if following.limit is None else following.limit(known.definition)
+    return None if following.limit is None else following.limit(known.defined(driver.own_budget))
 
 
 def put(driver: Driver, work: UnitOfWork, known: Knowledge, step: Step) -> str:

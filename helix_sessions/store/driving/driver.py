@@ -6,7 +6,7 @@ new inputs, and `Fenced` tells it that the session is no longer its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from helix_sessions.exceptions import Fenced, RunInProgress
 from helix_sessions.store.calls import children
 from helix_sessions.store.driving import knowledge
 from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
-from helix_sessions.store.driving.turn_log import TurnStart, start_turn
+from helix_sessions.store.driving.turn_log import Settled, TurnStart, start_turn
 from helix_sessions.store.engine import ids, session_rows, spending
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
@@ -32,7 +32,7 @@ from helix_sessions.store.runs import interrupts, statuses, usages
 from helix_sessions.store.sessions import turns
 from helix_sessions.store.state import runnable, staging
 from helix_sessions.types import Lease, Run, SessionState
-from helix_sessions.values.agents import AgentDefinition
+from helix_sessions.values.agents import AgentDefinition, Budget
 
 T = TypeVar("T")
 
@@ -42,16 +42,6 @@ _translated = partial(operation, traced=False)
 
 class NothingToDo(Exception):
     """There is no input to begin a run with, and no run was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """How a tool call ended: its event, and what it wants written with the step."""
-
-    call: Mapping[str, Any]
-    kind: str
-    data: Mapping[str, Any]
-    writes: Sequence[Any] = ()
 
 
 class AskedToStop(Exception):
@@ -85,6 +75,8 @@ class Driver:
         self.appended = Appended()
         self._attempt = Attempt(0, False)
         self.run: Run | None = None
+        self.own_budget: Budget | None = None
+        """That of the agent that drives the session."""
         self.above: Any = None
         """The budgets of the sessions above, once they were looked for; see `trees`."""
         self.fragments_are_kept = False
@@ -104,7 +96,7 @@ class Driver:
 
     @property
     def definition(self) -> AgentDefinition:
-        return self.known.definition
+        return self.known.defined(self.own_budget)
 
     @property
     def is_asked_to_stop(self) -> bool:

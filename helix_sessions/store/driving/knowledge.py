@@ -29,7 +29,7 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import agent_records, snapshots, state_rows
 from helix_sessions.types import SessionState
-from helix_sessions.values.agents import AgentDefinition
+from helix_sessions.values.agents import AgentDefinition, Budget
 
 STEERS_READ = 64
 """So many steers are read at once."""
@@ -73,6 +73,11 @@ class Knowledge:
     def state(self) -> SessionState:
         """The session as it is."""
         return state_rows.state_of(self.row, documents.load(documents.write(self.custom)))
+
+    def defined(self, own: Budget | None) -> AgentDefinition:
+        """The agent's definition; where it has no budget, the agent's `own` holds."""
+        definition = self.definition
+        return definition if definition.budget is not None else replace(definition, budget=own)
 
     def is_current(self, row: SessionRow) -> bool:
         """Whether no other writer has written since."""

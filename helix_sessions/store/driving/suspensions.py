@@ -15,7 +15,7 @@ from helix_sessions.store.calls import call_index, children, sub_sessions
 from helix_sessions.store.driving.boundaries import Outcome, Step, carried, put, record
 from helix_sessions.store.driving.driver import Driver, give_back
 from helix_sessions.store.driving.knowledge import Knowledge
-from helix_sessions.store.driving.trees import Used, used_of
+from helix_sessions.store.driving.trees import OWN_BUDGET, Used, used_of
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
@@ -90,6 +90,8 @@ def suspend(
         if usage is not None:
             columns["usage"] = documents.dump(usage)
         metadata = carried(run, spent or {})
+        if driver.own_budget is not None:
+            metadata[OWN_BUDGET] = agent_records.written_budget(driver.own_budget)
         if waits:
             metadata["spawned"] = _companions(metadata.get("spawned"), continued)
         columns["metadata"] = documents.dump(metadata)

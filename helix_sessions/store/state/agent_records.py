@@ -46,13 +46,13 @@ def written(session: AgentSession) -> dict[str, Any]:
             {
                 "system_prompt": _text(definition.system_prompt, "A system prompt") or "",
                 "model": definition.model,
-                "budget": _budget(definition.budget),
+                "budget": written_budget(definition.budget),
                 "metadata": _object(definition.metadata),
             }
         ),
         "system_prompt": documents.dump(_text(state.system_prompt, "A system prompt") or ""),
         "model": inputs.document(state.model),
-        "budget": inputs.document(_budget(state.budget)),
+        "budget": inputs.document(written_budget(state.budget)),
         "execution_count": inputs.integer(state.execution_count, "execution_count"),
         "execution": None if state.execution is None else documents.dump(_execution(state.execution)),
     }
@@ -122,7 +122,8 @@ def give(work: UnitOfWork, source_id: str) -> None:
         work.insert(AgentRecord, **record)
 
 
-def _budget(value: Any) -> dict[str, Any] | None:
+def written_budget(value: Any) -> dict[str, Any] | None:
+    """A budget as a document."""
     budget = optional(Budget, value)
     if budget is None:
         return None
