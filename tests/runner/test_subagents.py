@@ -414,7 +414,7 @@ class TestBudgets:
             while work(middle, types=["middle"]) or work(Costly()):
                 pass
             go_on(store, top)
-        assert left == [1000, 1000, 800, 800, 1000, 800]
+        assert left == [1000, 1000, 800, 800, 8600, 8400]
 
     @each("of_agent", [False, True])
     def test_a_crash_does_not_begin_them_anew(self, store: SessionStore, of_agent: bool) -> None:
@@ -492,6 +492,56 @@ class TestBudgets:
         assert work(Noting()) == 3
         assert left == [250, 150, 50]
         assert go_on(store, agent) == ("paused", "budget_exceeded")
+
+    def test_a_companion_may_use_what_is_left_now(self, store: SessionStore) -> None:
+        """Each call of it says so anew, also after its budget was used up, or there was none."""
+        given: list[Budget | None] = [None, Budget(max_steps=1), Budget(max_steps=5), None]
+
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her", budget=given.pop(0))
+
+        left: list[tuple[int | None, int | None]] = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append((turn.budget.max_steps, turn.budget.max_tokens))
+                return super().run_turn(turn)
+
+        costs = [TurnOutcome(calls("ask_her"), usage={"input_tokens": used}) for used in (150, 1, 2, 3)]
+        agent = ScriptedAgent(*[line for cost in costs for line in (cost, "done")], tools={"ask_her": spawn})
+        store.create_session("p", agent_type="parent")
+        for number, limits in enumerate([Budget(max_tokens=500), None, Budget(max_tokens=600), None]):
+            SessionRuntime().execute("p", ChangeBudget(limits))
+            store.admit_input("p", f"question {number}")
+            assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+            assert work(Noting()) == 1
+            assert go_on(store, agent) == ("completed", None)
+        assert left == [(None, 350), (None, 250), (1, None), (5, 598), (4, 498), (None, None), (None, None)]
+        [ref] = refs(store)
+        told = store.get_events(ref.sub_session_id, types=["budget_updated"])
+        assert [event.data["budget"] for event in told] == [
+            {"max_steps": 1},
+            {"max_steps": 5, "max_tokens": 598},
+            None,
+        ]
+
+    def test_a_companion_keeps_the_budget_that_a_person_gave_it(self, store: SessionStore) -> None:
+        """Beside what is left of its parent's."""
+
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her")
+
+        agent = ScriptedAgent(calls("ask_her"), "done", calls("ask_her"), "done", tools={"ask_her": spawn})
+        with_budget(store, agent, max_tokens=250)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("completed", None)
+        [ref] = refs(store)
+        SessionRuntime().execute(ref.sub_session_id, ChangeBudget(Budget(max_steps=1)))
+        store.admit_input("p", "again")
+        assert go_on(store, agent) == ("active", None)
+        assert work(Costly()) == 1
+        assert "max_steps" in store.load_state(ref.sub_session_id).error["message"]
 
 
 def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:

@@ -206,13 +206,14 @@ class SessionLoop:
     def _open(self, wanted: bool) -> Begun | RunOutcome:
         driver = self._driver
         turn = TurnStart(number=1, model=driver.definition.model, most_steers=self._bounds.most_steers)
-        metadata = self._carried()
+        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
+        queued = bool(driver.known.queued())
+        again = queued and wanted and claims.owes_answer(driver)
+        metadata = self._carried(anew=queued and not again)
         refused = self._refused(metadata)
         if refused is not None:
             driver.begin(forced=True, turn=None, metadata=metadata)
             return outcome_of(boundaries.end(driver, refused, usage=None, turns=0).run)
-        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
-        again = wanted and bool(driver.known.queued()) and claims.owes_answer(driver)
         try:
             run = driver.begin(forced=wanted, turn=turn, metadata=metadata, takes_queued=not again)
         except NothingToDo:
@@ -234,10 +235,10 @@ class SessionLoop:
         overspent = spend_checks.reached(driver.spend)
         return ended_by_spend(overspent, own) if overspent else None
 
-    def _carried(self) -> dict[str, Any]:
-        """What the activity has used, if this run goes on with the one before."""
+    def _carried(self, *, anew: bool = False) -> dict[str, Any]:
+        """What the activity has used, if this run goes on with the one before. `anew`: a prompt begins it."""
         last = self._driver.known.last_run
-        if last is None:
+        if last is None or anew:
             return {}
         exceeded = isinstance(last.error, dict) and last.error.get("code") in _GOES_ON
         if last.status.startswith("suspended_") or exceeded:

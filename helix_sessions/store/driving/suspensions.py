@@ -33,7 +33,7 @@ from helix_sessions.store.state import (
     snapshots,
 )
 from helix_sessions.types import PendingCall, Spawn, SubSessionRef
-from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, Budget
+from helix_sessions.values.agents import Budget
 
 
 class Interrupted(Exception):
@@ -156,6 +156,7 @@ def _spawn(
         continued[key] = used_of(child.session)
         if child.session.status != "active":
             statuses.enter(child, {"status": "active", "output": None})
+    agent_records.give_budget(child, spawned.budget)
     ref = SubSessionRef(
         sub_session_id=key, agent_type=spawn.agent_type, parent_tool_call_id=call_id, mode=spawn.mode
     )
@@ -189,11 +190,6 @@ def _create(tree: Transaction, parent: UnitOfWork, key: str, spawned: SpawnedCal
     custom = dict(spawn.custom_state or {})
     snapshots.record(child, custom, documents.dump(custom))
     child.event("session_started", {"agent_type": spawn.agent_type, "parent_session_id": above.session_id})
-    if spawned.budget is not None:
-        definition = AgentDefinition(spawn.agent_type, budget=spawned.budget)
-        info = AgentSessionInfo(key, above.session_id, "active", 0, spawn.agent_type, None, None, None)
-        session = AgentSession(info, definition, AgentState(budget=spawned.budget))
-        child.insert(models.AgentRecord, **agent_records.written(session))
     return child
 
 
