@@ -237,7 +237,7 @@ def _end(
         if family is None:
             raise NeedsFamily
         if family.parent is not None:
-            children.tell_parent(family.parent, outcome_of(driver, work))
+            children.tell_parent(family.parent, children.outcome_of(work))
     known.last_run = None
     if more and not used.closing:
         return Outcome(run=run, kept=True)
@@ -245,15 +245,6 @@ def _end(
     if more:
         runnable.ask(work)
     return Outcome(run=run)
-
-
-def outcome_of(driver: Driver, work: UnitOfWork) -> dict[str, Any]:
-    """How a child ended, for its parent: its output, or what it said last."""
-    outcome = children.outcome_of(work.session)
-    if outcome["output"] is None and outcome["status"] == "completed":
-        said = [message for message in driver.new_messages if message["role"] == "assistant"]
-        outcome["output"] = said[-1].get("content") if said else None
-    return outcome
 
 
 def _end_session(work: UnitOfWork, family: Family | None, ending: Ending, reason: str | None) -> None:

@@ -307,11 +307,6 @@ class Driver:
         self._attempt.seq = work.message(str(message["role"]), text, turn_id=turn_id)
         self._attempt.messages.append(documents.load(text))
 
-    @property
-    def new_messages(self) -> list[dict[str, Any]]:
-        """Those that the write under way, or the last one, appends."""
-        return self._attempt.messages
-
     @_translated
     def write(self, decide: Callable[[UnitOfWork, Knowledge], T]) -> T:
         """One write, on the row as it is known; under the lock if others have written."""
