@@ -52,7 +52,7 @@ class DurableJournal:
         before: Spent | None = None,
     ) -> None:
         """`opened`: the turn that has begun already. `adopted`: the run waited for its next attempt.
-        `before`: what the runs have used that this one recovers."""
+        `before`: what the activity had used before this run."""
         self._io = io
         self._driver = driver
         self._owned = owned
@@ -63,7 +63,7 @@ class DurableJournal:
         self._keys: dict[str, int] = {}
         self._stream: MessageStream | None = None
         self._began = time.monotonic()
-        self._base = budgets.spent_of(run.metadata.get("spent")) + (before or Spent())
+        self._base = before or Spent()
         self._tree, self._measured = trees.Tree(), 0
         self.run = run
         self.progress = Progress(turns=run.step_count, usage=run.usage)
@@ -236,6 +236,7 @@ class DurableJournal:
             error=error,
             retry_at=retries.moment(wait),
             release=release,
+            metadata=self._waiting() if release else None,
             **self._used(),
         )
         if release:
@@ -268,6 +269,13 @@ class DurableJournal:
         if turn > self._measured and trees.is_part_of_tree(self._driver, metadata):
             self._tree = await self._io.db(trees.measure, self._driver, metadata)
             self._measured = turn
+
+    def _waiting(self) -> dict[str, Any]:
+        """The run's metadata while it waits. Its row has what it used but the seconds, so they count as spent
+        before it."""
+        before = budgets.spent_of(self.run.metadata.get("spent"))
+        seconds = before.seconds + time.monotonic() - self._began
+        return {**self.run.metadata, "spent": replace(before, seconds=seconds).as_document()}
 
     def _left(self) -> Budget | None:
         return budgets.left_in_tree(self.definition.budget, self.spent(), self._tree)

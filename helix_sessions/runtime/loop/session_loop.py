@@ -37,6 +37,8 @@ IDLE = RunOutcome(kind="idle")
 _STOPPED = ("interrupted", "paused")
 _CARRIED = ("spent", "since", "spawned")
 """What a run that goes on with another's activity takes from its metadata."""
+_UNFINISHED = ("active", "paused")
+"""The statuses in which what a person says is part of the activity; in others it begins the next."""
 _GOES_ON = (errors.BUDGET_EXCEEDED, errors.SPEND_LIMIT)
 """The errors of a run whose activity goes on with the next."""
 _LATER = timedelta(seconds=5)
@@ -119,7 +121,7 @@ class SessionLoop:
                 opened=begun.opened,
                 adopted=begun.adopted,
                 open_calls=begun.open_calls,
-                before=await self._io.db(self._spent_before, begun.run),
+                before=await self._io.db(self._spent_before, begun.run.metadata),
             )
             loop = RunLoop(self._io, self._agent, journal, self._owned.stop, self._bounds)
             try:
@@ -158,16 +160,18 @@ class SessionLoop:
             return self._outcome if not forced else None
         return None
 
-    def _spent_before(self, run: Run) -> Spent:
-        """What the runs have used that this one goes on with because their owners are gone."""
-        spent, store = Spent(), _store(self._driver)
+    def _spent_before(self, metadata: dict[str, Any]) -> Spent:
+        """What an activity had used before a run with this metadata: what that says, and what the runs used
+        that it goes on with, which failed, were stopped, or lost their owners."""
+        store, key = _store(self._driver), self._driver.session_id
+        spent = budgets.spent_of(metadata.get("spent"))
         if self._driver.definition.budget is None:
             return spent
-        while (before := run.metadata.get(RECOVERS)) is not None:
-            for event in store.get_events(run.session_id, types=["turn_finished"], run_id=before):
+        while (before := metadata.get(RECOVERS)) is not None:
+            for event in store.get_events(key, types=["turn_finished"], run_id=before):
                 seconds = event.data.get("duration_ms", 0) / 1000
                 spent += budgets.spent(steps=1, usage=event.data.get("usage"), seconds=seconds)
-            run = store.get_run(run.session_id, before)
+            metadata = store.get_run(key, before).metadata
         return spent
 
     def _left_open(self, tries: Any) -> OpenCalls:
@@ -226,7 +230,7 @@ class SessionLoop:
     def _refused(self, metadata: dict[str, Any]) -> Ending | None:
         """How a run ends that nothing is left for: without a turn, and its inputs stay where they are."""
         driver = self._driver
-        own = budgets.spent_of(metadata.get("spent"))
+        own = self._spent_before(metadata)
         tree = trees.measure(driver, metadata) if trees.is_part_of_tree(driver, metadata) else trees.Tree()
         why = budgets.reached_in_tree(driver.definition.budget, own, tree)
         if why is not None:
@@ -237,13 +241,16 @@ class SessionLoop:
 
     def _carried(self, *, anew: bool = False) -> dict[str, Any]:
         """What the activity has used, if this run goes on with the one before. `anew`: a prompt begins it."""
-        last = self._driver.known.last_run
-        if last is None or anew:
+        known = self._driver.known
+        last = known.last_run
+        if last is None or last.status == "completed" or anew:
             return {}
+        carried = {name: value for name, value in last.metadata.items() if name in _CARRIED}
         exceeded = isinstance(last.error, dict) and last.error.get("code") in _GOES_ON
-        if last.status.startswith("suspended_") or exceeded:
-            return {name: value for name, value in last.metadata.items() if name in _CARRIED}
-        return {}
+        goes_on = last.status.startswith("suspended_") or exceeded
+        if known.steers() and not (goes_on and known.row.status in _UNFINISHED):
+            return {}
+        return carried if goes_on else {**carried, RECOVERS: last.run_id}
 
     def _resume(self) -> Begun:
         driver = self._driver

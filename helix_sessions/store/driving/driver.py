@@ -248,20 +248,24 @@ class Driver:
         error: Any,
         retry_at: datetime,
         release: bool,
+        metadata: Mapping[str, Any] | None = None,
         usage: Any = None,
         turns: int = 0,
     ) -> None:
         """Log that the model could not be asked. With `release` the session is left alone until
-        `retry_at`, its run under way; any driver goes on with it then."""
+        `retry_at`, its run under way with this `metadata`; any driver goes on with it then."""
 
         def decide(work: UnitOfWork, known: Knowledge) -> None:
             data = {"attempt": attempt, "error": error, "retry_at": retry_at.isoformat()}
             work.event("model_call_failed", text=documents.dump(data), turn_id=turn_id)
             work.change(retry_attempt=attempt)
             if release:
-                text = None if usage is None else documents.dump(usage)
-                key = {"run_id": self.running.run_id}
-                work.update(models.Run, key, step_count=turns, usage=text)
+                columns = {
+                    "step_count": turns,
+                    "usage": None if usage is None else documents.dump(usage),
+                    "metadata": documents.write(dict(metadata or {})),
+                }
+                work.update(models.Run, {"run_id": self.running.run_id}, **columns)
                 give_back(work, at=retry_at)
 
         self.write(decide)
