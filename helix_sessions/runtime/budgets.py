@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from helix_sessions.messages.usage import usage_of
 from helix_sessions.store.driving.trees import Tree
-from helix_sessions.values.agents import Budget, optional
+from helix_sessions.values.agents import Budget, narrower, optional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +100,3 @@ def left(budget: Budget | None, used: Spent) -> Budget | None:
         if (limit := limits[name]) is not None
     }
     return replace(budget, **remaining)
-
-
-def narrower(one: Budget | None, other: Budget | None) -> Budget | None:
-    """The smaller of each limit of two budgets."""
-    if one is None or other is None:
-        return one or other
-    names = (*_LIMITS, "deadline")
-    both = {name: [v for v in (getattr(one, name), getattr(other, name)) if v is not None] for name in names}
-    return Budget(**{name: min(values) for name, values in both.items() if values})

@@ -543,6 +543,38 @@ class TestBudgets:
         assert work(Costly()) == 1
         assert "max_steps" in store.load_state(ref.sub_session_id).error["message"]
 
+    @each("limits", [{}, {"max_tokens": 1000}], ids=str)
+    def test_that_of_a_childs_agent_holds_beside_what_its_parent_gave(
+        self, store: SessionStore, limits: dict[str, Any]
+    ) -> None:
+        """The smaller of each limit; where a person has given the child another, that one alone."""
+        session = f"p{len(limits)}"
+
+        class Bounded(Costly):
+            budget = Budget(max_steps=3, max_tokens=5000)
+
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append((turn.budget.max_steps, turn.budget.max_tokens))
+                return TurnOutcome(calls("think"), usage={"input_tokens": 10})
+
+        left: list[Any] = []
+        agent = Parent("research")
+        SessionRuntime().create(AgentDefinition("parent", budget=Budget(**limits)), session_id=session)
+        start_again(store, agent, session)
+        most = limits.get("max_tokens", 5000)
+        assert work(Bounded()) == 1
+        assert left == [(3, most), (2, most - 10), (1, most - 20)]
+        kid = refs(store, session)[0].sub_session_id
+        assert "max_steps of 3" in store.load_state(kid).error["message"]
+
+        start_again(store, agent, session)
+        kid = refs(store, session)[-1].sub_session_id
+        SessionRuntime().execute(kid, ChangeBudget(Budget(max_steps=4)))
+        left.clear()
+        assert work(Bounded()) == 1
+        assert [steps for steps, _ in left] == [4, 3, 2, 1]
+
 
 def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:
     writes = [{"op": "set", "path": ["seen"], "value": 1}]

@@ -28,7 +28,7 @@ from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.runs.runs import turn_id_of
 from helix_sessions.store.transcript.fragments import MessageStream
 from helix_sessions.types import PendingCall, Run, Spawn
-from helix_sessions.values.agents import AgentDefinition, Budget
+from helix_sessions.values.agents import AgentDefinition, Budget, narrower
 
 
 class DurableJournal:
@@ -195,8 +195,7 @@ class DurableJournal:
         await self._end_stream()
         left = self._left()
         spawned = [
-            SpawnedCall(call=call, spawn=spawn, budget=budgets.narrower(spawn.budget, left))
-            for call, spawn in spawns
+            SpawnedCall(call=call, spawn=spawn, budget=narrower(spawn.budget, left)) for call, spawn in spawns
         ]
         return await self._io.db(
             suspensions.suspend,
