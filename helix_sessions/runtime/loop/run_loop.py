@@ -16,7 +16,7 @@ from helix_sessions.runtime.loop.endings import budget_exceeded, ended_by_spend,
 from helix_sessions.runtime.loop.io import IO
 from helix_sessions.runtime.loop.journal import Journal, OverSpent
 from helix_sessions.runtime.loop.stops import Stop
-from helix_sessions.runtime.outcomes import Answer, added, read
+from helix_sessions.runtime.outcomes import Answer, added, interrupted, read
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store.calls.tool_rules import applicable
 from helix_sessions.store.driving.boundaries import INTERRUPTED, REFUSED, Ending, Next, Outcome, Step
@@ -98,6 +98,8 @@ class RunLoop:
             raise _Ended(await self._journal.end(exceeded))
         began = self._began = time.monotonic()
         answer, turn = await self._answer(turn)
+        if turn.saw_stop:
+            answer = interrupted(answer, turn.said_so_far)
         progress = self._journal.progress
         progress.turns += 1
         progress.usage = added(progress.usage, answer.usage)
@@ -110,7 +112,7 @@ class RunLoop:
             "turn": number,
             "model": model,
             "usage": answer.usage,
-            "finish_reason": _finish_reason(answer, asked),
+            "finish_reason": "interrupted" if turn.saw_stop else _finish_reason(answer, asked),
         }
         step = Step(
             turn_id=turn.turn_id,
