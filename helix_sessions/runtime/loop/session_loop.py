@@ -24,10 +24,11 @@ from helix_sessions.store import SessionStore
 from helix_sessions.store.calls.resume import resume_driven
 from helix_sessions.store.driving import boundaries, claims, trees
 from helix_sessions.store.driving.boundaries import Ending
-from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
+from helix_sessions.store.driving.driver import Driver, NothingToDo
 from helix_sessions.store.driving.turn_log import TurnStart
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.limits import spend_checks
+from helix_sessions.store.runs.interrupts import AskedToStop
 from helix_sessions.store.sessions.recover import RECOVERS, recovery_policy
 from helix_sessions.store.state.pending_calls import is_edited
 from helix_sessions.types import OutcomeKind, Run, RunOutcome, SessionStatus
@@ -200,6 +201,9 @@ class SessionLoop:
                 pass
             except StillWaiting:
                 return self._waits()
+            except AskedToStop:
+                driver.stop()
+                return IDLE
         if not (wanted or row.pending_inputs):
             return IDLE
         self._policy.prepare(driver)
@@ -256,7 +260,7 @@ class SessionLoop:
         driver = self._driver
         self._policy.prepare(driver)
         metadata = self._carried()
-        resumption = resume_driven(driver.store, driver.session_id)
+        resumption = resume_driven(driver.store, driver.session_id, driver.stale_request)
         driver.resumed(resumption.run, metadata)
         calls: list[ToolCall] = [
             {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import Fenced, RunInProgress
-from helix_sessions.store.calls import children
+from helix_sessions.store.calls import children, stops
 from helix_sessions.store.driving import knowledge
 from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
 from helix_sessions.store.driving.turn_log import Settled, TurnStart, start_turn
@@ -28,7 +28,7 @@ from helix_sessions.store.engine.transactions import Transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.limits import spend_checks
-from helix_sessions.store.runs import interrupts, statuses, usages
+from helix_sessions.store.runs import interrupts, usages
 from helix_sessions.store.sessions import turns
 from helix_sessions.store.state import runnable, staging
 from helix_sessions.types import Lease, Run, SessionState
@@ -42,10 +42,6 @@ _translated = partial(operation, traced=False)
 
 class NothingToDo(Exception):
     """There is no input to begin a run with, and no run was asked for."""
-
-
-class AskedToStop(Exception):
-    """This owner was asked to stop before it has begun a run."""
 
 
 class NeedsFamily(Exception):
@@ -156,7 +152,7 @@ class Driver:
                 raise RunInProgress(f"Run {work.session.run_id!r} is running.")
             taken = [] if turn is None else _opening(known, turn.most_steers, takes_queued)
             if work.session.interrupt_requested_at not in (None, self.stale_request):
-                raise AskedToStop
+                raise interrupts.AskedToStop
             if not (taken or forced):
                 raise NothingToDo
             interrupts.clear(work)  # one that was there before the claim was meant for another run
@@ -285,18 +281,15 @@ class Driver:
         self.write(decide)
         self.lease = None
 
+    @_translated
     def stop(self) -> None:
         """Meet a request to stop that came between two runs: the session is interrupted, and keeps its
         inbox."""
-
-        def decide(work: UnitOfWork, known: Knowledge) -> None:
-            request = interrupts.clear(work)
-            reason = None if request is None else request.reason
-            context = documents.write({"reason": reason})
-            statuses.enter(work, {"status": "interrupted", "interrupt_context": context})
+        with write_tree(self.using, self.store._lease) as tree:
+            parent, work = children.lock_with_parent(tree, self.session_id, self.store._owner)
+            self.store._check_head(work)
+            stops.interrupt(tree, parent, work)
             give_back(work)
-
-        self.write(decide)
         self.lease = None
 
     @property
