@@ -212,7 +212,7 @@ def test_seconds_count_while_the_call_of_the_model_is_tried_again(store: Session
         store.request_run(session)
     left = [turn.budget for turn in agent.turns if turn.budget is not None]
     assert [budget.max_tokens for budget in left] == [100, 90, 90, 90, 80]
-    seconds = [budget.max_seconds for budget in left]
+    seconds: list[Any] = [budget.max_seconds for budget in left]
     assert seconds[2] <= seconds[1] - 0.05, seconds
     assert seconds[3] <= seconds[2] - 0.05, seconds
     assert seconds[4] > 950, seconds

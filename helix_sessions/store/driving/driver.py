@@ -29,6 +29,7 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.runs import interrupts, usages
+from helix_sessions.store.runs.interrupts import AskedToStop
 from helix_sessions.store.sessions import turns
 from helix_sessions.store.state import runnable, staging
 from helix_sessions.types import Lease, Run, SessionState
@@ -152,7 +153,7 @@ class Driver:
                 raise RunInProgress(f"Run {work.session.run_id!r} is running.")
             taken = [] if turn is None else _opening(known, turn.most_steers, takes_queued)
             if work.session.interrupt_requested_at not in (None, self.stale_request):
-                raise interrupts.AskedToStop
+                raise AskedToStop
             if not (taken or forced):
                 raise NothingToDo
             interrupts.clear(work)  # one that was there before the claim was meant for another run
