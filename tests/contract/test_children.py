@@ -394,10 +394,17 @@ def given_more(store: SessionStore) -> None:
     store.update_status("kid", "completed")
 
 
+def said_with_a_prompt_in_the_inbox(store: SessionStore) -> None:
+    store.admit_input("kid", "go", resume=False)
+    said(store)
+    store.update_status("kid", "completed")
+
+
 @each(
     ("end", "expected"),
     [
         *((end, "my last words") for end in (completed, compared, settled, recovered, ended)),
+        (said_with_a_prompt_in_the_inbox, "my last words"),
         (completed_with_output, 7),
         (asked_since, None),
         (given_more, None),

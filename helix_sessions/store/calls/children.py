@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
+from django.db.models import Max
 from django.utils import timezone
 
 from helix_sessions import models
@@ -115,10 +116,17 @@ def _rests(session: SessionRow) -> bool:
 def outcome_of(work: UnitOfWork) -> dict[str, Any]:
     """How a session that is locked whole ended: its output, or what it said last."""
     outcome = _outcome_in(work.session)
-    if outcome["status"] == "completed" and outcome["output"] is None and not work.session.pending_inputs:
-        unwritten = work.inserts.get(models.Message, ())
-        outcome["output"] = exchanges.last_words(work.connection, work.session.session_id, unwritten)
+    if outcome["status"] == "completed" and outcome["output"] is None:
+        key, unwritten = work.session.session_id, work.inserts.get(models.Message, ())
+        asked = _asked_last(work) if work.session.pending_inputs else 0
+        outcome["output"] = exchanges.last_words(work.connection, key, asked, unwritten)
     return outcome
+
+
+def _asked_last(work: UnitOfWork) -> int:
+    """The event of the admission of the last input that is pending."""
+    rows = models.Input.objects.using(work.connection.alias).filter(session_id=work.session.session_id)
+    return rows.pending().aggregate(last=Max("admitted_seq"))["last"] or 0
 
 
 def _outcome_in(child: SessionRow) -> dict[str, Any]:

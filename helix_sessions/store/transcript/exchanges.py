@@ -39,9 +39,11 @@ def find(store: Store, session_id: str, *, message_id: str | None = None) -> Exc
     return None
 
 
-def last_words(connection: BaseDatabaseWrapper, session_id: str, unwritten: Iterable[Row] = ()) -> JSON:
-    """What the agent of a session said last, unless it was asked since. `unwritten`: the messages that are
-    about to be stored."""
+def last_words(
+    connection: BaseDatabaseWrapper, session_id: str, after: int = 0, unwritten: Iterable[Row] = ()
+) -> JSON:
+    """What the agent of a session said last, after an event, unless it was asked since. `unwritten`: the
+    messages that are about to be stored."""
     found = table(Message)
     rows = [dict(zip(found.columns, row, strict=True)) for row in unwritten]
     spoken = [row for row in rows if row["role"] in _SPEAKERS]
@@ -51,7 +53,9 @@ def last_words(connection: BaseDatabaseWrapper, session_id: str, unwritten: Iter
         return message.get("content") if last["role"] == "assistant" else None
     stored = Message.objects.using(connection.alias).filter(session_id=session_id, role__in=_SPEAKERS)
     row = stored.visible().order_by("-position").first()
-    return row.content.get("content") if row is not None and row.role == "assistant" else None
+    if row is None or row.role != "assistant" or row.seq < after:
+        return None
+    return row.content.get("content")
 
 
 def page(
