@@ -18,6 +18,7 @@ from helix_sessions.exceptions import HelixSessionsError
 from helix_sessions.models import Session
 from helix_sessions.runtime.compaction import compact_by_hand
 from helix_sessions.store import SessionStore
+from helix_sessions.store.calls.stops import interrupt_waiting
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.maintenance.expiry import expire_now
 from helix_sessions.store.sessions.delete import delete_tree
@@ -53,7 +54,9 @@ def _set_expiry(store: SessionStore, session: Session, answers: Answers) -> None
 
 
 def _interrupt(store: SessionStore, session: Session, answers: Answers) -> None:
-    store.set_interrupt_flag(session.session_id, answers["reason"])
+    key, reason = session.session_id, answers["reason"]
+    if not interrupt_waiting(store, key, reason):
+        store.set_interrupt_flag(key, reason)
 
 
 def _fail(store: SessionStore, session: Session, answers: Answers) -> None:
@@ -147,7 +150,8 @@ ACTIONS = {
             ),
             explanation=_(
                 "The worker of a session sees the request before its next step and stops cleanly. A process "
-                "that died will never see it: such a session can be failed."
+                "that died will never see it: such a session can be failed. One that waits for others is "
+                "stopped at once, with its sub-agents; what is answered later has no effect."
             ),
             refusal=_unless_ended,
             perform=_interrupt,

@@ -63,6 +63,13 @@ def calls_in(message: Any) -> list[ToolCall]:
     return [call for call in calls if _is_id(call["id"])]
 
 
+def without_calls(content: Any) -> Any:
+    """The content of an assistant message without its `tool_use` blocks."""
+    if not isinstance(content, list):
+        return content
+    return [block for block in content if not (isinstance(block, dict) and block.get("type") == "tool_use")]
+
+
 def results_in(message: Any) -> list[str]:
     """The ids of the calls that one message answers."""
     role = _role(message)

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from helix_sessions.messages.usage import usage_of
 from helix_sessions.store.driving.trees import Tree
-from helix_sessions.values.agents import AgentDefinition, Budget
+from helix_sessions.values.agents import Budget, narrower, optional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,9 @@ def spent(*, steps: int, usage: Any, seconds: float) -> Spent:
     return Spent(steps=steps, tokens=used.tokens, seconds=seconds, cost=used.cost)
 
 
-def defined(definition: AgentDefinition, agent: Any) -> AgentDefinition:
-    """The definition of a session; where it has no budget, the agent's own holds."""
-    own = getattr(agent, "budget", None)
-    return definition if definition.budget is not None or own is None else replace(definition, budget=own)
+def of_agent(agent: Any) -> Budget | None:
+    """The budget that an agent has itself, for sessions without one."""
+    return optional(Budget, getattr(agent, "budget", None))
 
 
 _LIMITS = {"max_steps": "steps", "max_tokens": "tokens", "max_seconds": "seconds", "max_cost": "cost"}
@@ -101,12 +100,3 @@ def left(budget: Budget | None, used: Spent) -> Budget | None:
         if (limit := limits[name]) is not None
     }
     return replace(budget, **remaining)
-
-
-def narrower(one: Budget | None, other: Budget | None) -> Budget | None:
-    """The smaller of each limit of two budgets."""
-    if one is None or other is None:
-        return one or other
-    names = (*_LIMITS, "deadline")
-    both = {name: [v for v in (getattr(one, name), getattr(other, name)) if v is not None] for name in names}
-    return Budget(**{name: min(values) for name, values in both.items() if values})

@@ -17,7 +17,7 @@ from helix_sessions.runtime.loop.stops import Stop
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.boundaries import INTERRUPTED, Ending, Next, Outcome, Step
-from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.driving.turn_log import Settled
 from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.limits import spend_checks
 from helix_sessions.types import ModelContext, PendingCall, Run, SessionState, Spawn, chars_over_four
@@ -33,10 +33,11 @@ class CollectedJournal:
     failed_attempts = 0
     leaves = False
 
-    def __init__(self, io: IO, store: SessionStore, session: AgentSession, stop: Stop) -> None:
+    def __init__(self, io: IO, store: SessionStore, session: AgentSession, agent: Any, stop: Stop) -> None:
         self._io = io
         self._store = store
         self._session = session
+        self._own_budget = budgets.of_agent(agent)
         self.stop = stop
         self._began = time.monotonic()
         self._staged: list[Any] = []
@@ -57,7 +58,7 @@ class CollectedJournal:
             self._session.definition,
             system_prompt=state.system_prompt,
             model=state.model,
-            budget=state.budget,
+            budget=state.budget or self._own_budget,
         )
 
     def current(self) -> AgentSession:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput
+from helix_sessions.messages.tool_ledger import without_calls
 from helix_sessions.messages.usage import added as added
 from helix_sessions.store.engine import inputs
 from helix_sessions.types import CallKind
@@ -114,6 +115,14 @@ def read(value: Any, *, one_message: bool = True) -> Answer:
         follow_up=tuple(reply for reply in replies if reply["role"] != "tool"),
         final=getattr(value, "final", None),
     )
+
+
+def interrupted(answer: Answer, said_so_far: str) -> Answer:
+    """What an agent returned because it was asked to stop: what it says, or had said so far, and no calls."""
+    message = answer.message or {}
+    content = without_calls(message.get("content")) or said_so_far
+    kept = {"role": "assistant", "content": content, "interrupted": True}
+    return Answer(messages=(kept,) if content else (), writes=answer.writes, usage=answer.usage)
 
 
 class _Fields:

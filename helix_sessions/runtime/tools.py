@@ -19,7 +19,7 @@ from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, Answer, CallR
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store.calls.tool_rules import decisive
 from helix_sessions.store.driving import suspensions
-from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.driving.turn_log import Settled
 from helix_sessions.store.engine import inputs
 from helix_sessions.types import CallKind, PendingCall, RetryPolicy, Spawn, ToolResult, ToolRule
 from helix_sessions.writes import parse_writes

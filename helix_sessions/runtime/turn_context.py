@@ -34,6 +34,7 @@ class _Traces:
     fragments: list[str]
     wrote: bool = False
     closed: bool = False
+    saw_stop: bool = False
 
 
 class TurnContext:
@@ -91,6 +92,11 @@ class TurnContext:
         """The text of the fragments that were published."""
         return "".join(self._traces.fragments)
 
+    @property
+    def saw_stop(self) -> bool:
+        """Whether the agent asked if it is to stop, and was told so."""
+        return self._traces.saw_stop
+
     def for_call(self, key: str, call: Mapping[str, Any], *, approved: bool = False) -> "TurnContext":
         """The turn as one of its tools sees it."""
         view = copy.copy(self)
@@ -142,13 +148,14 @@ class TurnContext:
         return said() if in_event_loop() else None
 
     def interrupted(self) -> Any:
-        """Whether the session was asked to stop. An agent that takes long asks now and then, and returns. In
-        async code it may be awaited."""
-        if in_event_loop():
-            return _Flag(self._stop.is_set())
-        if self._is_asked is not None and not self._stop.is_set() and self._is_asked():
+        """Whether the session was asked to stop. An agent that takes long asks now and then, and returns what
+        it has: that is kept as interrupted, without its tool calls. In async code it may be awaited."""
+        waits = not in_event_loop()
+        if waits and self._is_asked is not None and not self._stop.is_set() and self._is_asked():
             self._stop.set()
-        return self._stop.is_set()
+        told = self._stop.is_set()
+        self._traces.saw_stop |= told
+        return told if waits else _Flag(told)
 
     def _do(self, call: Callable[[], Any]) -> Any:
         if self._traces.closed:

@@ -140,6 +140,15 @@ class Budget:
             raise InvalidInput("The deadline of a budget must be an aware datetime.")
 
 
+def narrower(one: Budget | None, other: Budget | None) -> Budget | None:
+    """The smaller of each limit of two budgets."""
+    if one is None or other is None:
+        return one or other
+    names = [each.name for each in fields(Budget)]
+    both = {name: [v for v in (getattr(one, name), getattr(other, name)) if v is not None] for name in names}
+    return Budget(**{name: min(values) for name, values in both.items() if values})
+
+
 @dataclass(frozen=True, slots=True)
 class AgentDefinition:
     """The definition of a session's agent."""

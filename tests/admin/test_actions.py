@@ -16,7 +16,7 @@ from helix_sessions.models import Session
 from helix_sessions.runtime import Budget, SessionRuntime
 from helix_sessions.store import SessionStore
 from tests.admin.places import ACTIONS, CALL_ACTIONS, LIST, action, make_busy_session, page_of
-from tests.contract.suspended import approval, suspend
+from tests.contract.suspended import approval, suspend, suspended
 from tests.rows import each
 
 pytestmark = pytest.mark.django_db
@@ -171,6 +171,16 @@ class TestWhatTheyDo:
         request = store.check_interrupt_flag("busy")
         assert request
         assert request.reason == "because"
+
+    def test_interrupt_of_one_that_waits(self, admin_client: Client, store: SessionStore):
+        """Nobody would see the request."""
+        store.create_session("asks", agent_type="test")
+        suspended(store, "asks", approval("call-1"))
+        act(admin_client, "interrupt", "asks")
+        state = store.load_state("asks")
+        assert (state.status, state.interrupt_context) == ("interrupted", {"reason": "because"})
+        assert store.peek_interrupt_flag("asks") is None
+        assert store.submit_tool_result("asks", "call-1", approved=True).outcome == "already_completed"
 
     @each("status", ["paused", "interrupted"])
     def test_reactivate(self, admin_client: Client, store: SessionStore, status: str):

@@ -8,6 +8,7 @@ import pytest
 
 from helix_sessions.runtime import SessionRunner, TurnContext
 from helix_sessions.runtime.scripted import ScriptedAgent
+from tests.contract.suspended import approval, suspended
 from tests.runner.test_worker import immediate_backend
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -86,6 +87,11 @@ def test_stopping_and_waiting(api: Any, session: str, store: Any) -> None:
     assert (idle["idle"], idle["owner"], idle["pending_inputs"]) == (True, None, 0)
     nothing = api.post("/api/sessions/s/run/interrupt/", {"reason": "stop"}).json()
     assert nothing == {"kind": "idle", "run": None, "output": None, "error": None}
+    store.create_session("asks", agent_type="test", owner=store.load_state(session).owner_id)
+    suspended(store, "asks", approval("call-1"))
+    waited = api.post("/api/sessions/asks/run/interrupt/", {"reason": "stop"}).json()
+    assert (waited["kind"], waited["run"]["status"]) == ("interrupted", "suspended_client_tool")
+    assert store.load_state("asks").interrupt_context == {"reason": "stop"}
     entered = threading.Event()
 
     def work(turn: TurnContext) -> str:

@@ -1,5 +1,6 @@
 """Sub-agents: awaited, settled once, failed when their parent is suspended, handed back when it goes on."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -344,3 +345,80 @@ class TestSessionsOfOthers:
         assert store.load_state("mine").suspended_awaiting_children == {
             "c": {"parent_tool_call_id": "c", "sub_session_id": victim, "agent_type": "helper"}
         }
+
+
+ANSWER = {"role": "assistant", "content": "my last words"}
+
+
+def said(store: SessionStore, *messages: dict[str, Any]) -> None:
+    store.append_messages("kid", [ANSWER, *messages])
+
+
+def completed(store: SessionStore, **fields: Any) -> None:
+    said(store, {"role": "tool", "tool_call_id": "x", "content": "late"})
+    store.update_status("kid", "completed", **fields)
+
+
+def completed_with_output(store: SessionStore) -> None:
+    completed(store, output=7)
+
+
+def compared(store: SessionStore) -> None:
+    said(store)
+    assert store.compare_and_set_status("kid", ["active"], "completed")
+
+
+def settled(store: SessionStore) -> None:
+    said(store)
+    store.settle_child("kid", "completed")
+
+
+def recovered(store: SessionStore) -> None:
+    said(store)
+    store.recover_run("kid")
+
+
+def ended(store: SessionStore) -> None:
+    [run] = store.list_runs("kid").items
+    store.end_run("kid", run.run_id, "completed", step_id="step", messages=[ANSWER])
+
+
+def asked_since(store: SessionStore) -> None:
+    said(store, {"role": "user", "content": "and?"})
+    store.update_status("kid", "completed")
+
+
+def given_more(store: SessionStore) -> None:
+    said(store)
+    store.admit_input("kid", "and?", resume=False)
+    store.update_status("kid", "completed")
+
+
+def said_with_a_prompt_in_the_inbox(store: SessionStore) -> None:
+    store.admit_input("kid", "go", resume=False)
+    said(store)
+    store.update_status("kid", "completed")
+
+
+@each(
+    ("end", "expected"),
+    [
+        *((end, "my last words") for end in (completed, compared, settled, recovered, ended)),
+        (said_with_a_prompt_in_the_inbox, "my last words"),
+        (completed_with_output, 7),
+        (asked_since, None),
+        (given_more, None),
+    ],
+    ids=lambda row: row[0].__name__,
+)
+def test_what_a_child_said_last_is_its_result(
+    store: SessionStore, parent: str, end: Callable[[SessionStore], None], expected: Any
+) -> None:
+    """However it is said to have completed, and unless it has an output, or was asked since."""
+    end(store)
+    assert store.load_state("kid").status == "completed"
+    assert store.get_sub_session_refs(parent)[0].result == expected
+    [message] = store.resume(parent).tool_messages
+    assert message == result("c", expected)
+    assert_invariants(parent)
+    assert_invariants("kid")

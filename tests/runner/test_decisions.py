@@ -4,12 +4,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from helix_sessions.exceptions import RunEnded
-from helix_sessions.runtime import SessionRunner, TurnContext
+from helix_sessions.runtime import SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 from tests.invariants import assert_invariants
@@ -212,4 +213,83 @@ def test_what_was_said_before_a_stop_is_kept(store: SessionStore, session: str) 
     told = {name: finished.data[name] for name in ("turn", "model", "usage", "finish_reason")}
     assert told == {"turn": 1, "model": None, "usage": None, "finish_reason": "interrupted"}
     assert finished.data["duration_ms"] >= 0
+    whole(store, session)
+
+
+def heed(turn: TurnContext, answer: Any) -> Any:
+    turn.store.set_interrupt_flag(turn.session_id, "enough")
+    while not turn.interrupted():
+        time.sleep(0.01)
+    return answer
+
+
+def heed_while_streaming(turn: TurnContext, answer: Any) -> Any:
+    turn.publish_fragment({"text": "Hel"})
+    turn.publish_fragment({"text": "lo"})
+    return heed(turn, answer)
+
+
+NATIVE = [{"type": "text", "text": "Hello"}, {"type": "tool_use", "id": "call-1", "name": "t", "input": {}}]
+
+
+@each(
+    ("heeds", "answer", "content"),
+    [
+        (heed, "Hello", "Hello"),
+        (heed, calls("t"), None),
+        (heed, {**calls("t"), "content": "Hello"}, "Hello"),
+        (heed, {"role": "assistant", "content": NATIVE}, NATIVE[:1]),
+        (heed, {"role": "assistant", "content": NATIVE[1:]}, None),
+        (heed, TurnOutcome("Hello", error="stopped"), "Hello"),
+        (heed_while_streaming, "", "Hello"),
+        (heed_while_streaming, calls("t"), "Hello"),
+        (heed_while_streaming, "Hello, and so on", "Hello, and so on"),
+    ],
+    ids=str,
+)
+def test_an_agent_that_returns_because_it_was_stopped_has_not_answered(
+    store: SessionStore, session: str, heeds: Callable[[TurnContext, Any], Any], answer: Any, content: Any
+) -> None:
+    """What it says is kept, its calls are not, and the turn is run again when a person asks for that. Its
+    usage counts."""
+    outcome = answer if isinstance(answer, TurnOutcome) else TurnOutcome(answer)
+    outcome = replace(outcome, usage={"input_tokens": 5}, writes=[{"op": "set", "path": ["at"], "value": 14}])
+    ran: list[Any] = []
+    agent = ScriptedAgent([lambda turn: heeds(turn, outcome)], tools={"t": lambda *call: ran.append(call)})
+    runner = SessionRunner(agent)
+    for prompt in ("one", "two"):
+        store.admit_input(session, prompt, delivery="queue")
+    assert runner.wake(session).kind == "interrupted"
+    kept = store.get_messages(session).messages[1:]
+    plain = {"role": "assistant", "content": content, "interrupted": True}
+    assert kept == ([] if content is None else [plain])
+    [finished] = store.get_events(session, types=["turn_finished"])
+    assert (finished.data["finish_reason"], finished.data["usage"]) == ("interrupted", {"input_tokens": 5})
+    assert store.load_state(session).custom_state == {"at": 14}
+    assert store.get_usage(session).input_tokens == 5
+    store.retry_run(session)
+    assert runner.sweep() == 1
+    rest = [("assistant", "one"), ("user", "two"), ("assistant", "two")]
+    assert said(store, session)[1 + len(kept) :] == rest
+    assert ran == []
+    whole(store, session)
+
+
+def test_an_answer_that_was_ready_when_the_stop_came_is_an_answer(store: SessionStore, session: str) -> None:
+    """Its agent did not see the request. The queue waits, and is what a person who asks for a run gets."""
+
+    def answer(turn: TurnContext) -> str:
+        assert not turn.interrupted()
+        store.set_interrupt_flag(session, "enough")
+        return "Hello"
+
+    runner = SessionRunner(ScriptedAgent([answer]))
+    for prompt in ("one", "two"):
+        store.admit_input(session, prompt, delivery="queue")
+    assert runner.wake(session).kind == "interrupted"
+    assert store.get_messages(session).messages[1:] == [{"role": "assistant", "content": "Hello"}]
+    assert runner.sweep() == 0
+    store.retry_run(session)
+    assert runner.sweep() == 1
+    assert said(store, session)[1:] == [("assistant", "Hello"), ("user", "two"), ("assistant", "two")]
     whole(store, session)

@@ -1,10 +1,13 @@
 """The definition reaches the turn, budgets are held, limits cut, and the log tells the run."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from helix_sessions.agents import ToolOptions, current_turn
+from helix_sessions.exceptions import TransientError
 from helix_sessions.runtime import (
     AgentDefinition,
     Budget,
@@ -106,6 +109,113 @@ def test_the_activity_after_one_that_went_on_has_its_budget_anew(store: SessionS
     store.request_run(session)
     assert runner.sweep() == 1
     assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [20, 10, 980, 1000, 1000]
+    whole(store, session)
+
+
+def fail(store: SessionStore, session: str) -> None:
+    raise ValueError("no")
+
+
+def be_stopped(store: SessionStore, session: str) -> None:
+    store.set_interrupt_flag(session, "enough")
+    raise ValueError("stopped")
+
+
+def be_failed(store: SessionStore, session: str) -> None:
+    store.update_status(session, "failed")
+
+
+def be_interrupted(store: SessionStore, session: str) -> None:
+    store.update_status(session, "interrupted")
+
+
+def be_paused(store: SessionStore, session: str) -> None:
+    store.update_status(session, "paused")
+
+
+ENDS = (fail, be_stopped, be_failed, be_interrupted, be_paused)
+
+
+@each(("end", "of_agent"), [(end, of_agent) for end in ENDS for of_agent in (False, True)], ids=str)
+def test_a_turn_that_is_run_again_goes_on_with_the_budget(
+    store: SessionStore, end: Callable[[SessionStore, str], None], of_agent: bool
+) -> None:
+    """However it ended, and however often; the queue, and what a person says next, have it anew."""
+    limits = Budget(max_tokens=100)
+    session = created(budget=None if of_agent else limits)
+
+    def ends(turn: TurnContext) -> str:
+        end(store, session)
+        return "too late"
+
+    thinks = TurnOutcome(calls("t"), usage=USED)
+    script = [thinks, ends, thinks, ends, thinks, "done", "queued", thinks, ends, "typed on"]
+    agent: Any = ScriptedAgent(script, tools={"t": lambda a, t: 1})
+    agent.budget = limits if of_agent else None
+    runner = SessionRunner(agent)
+    store.admit_input(session, "go")
+    runner.wake(session)
+    store.admit_input(session, "then", delivery="queue", resume=False)
+    for _ in range(2):
+        store.retry_run(session)
+        runner.wake(session)
+    store.admit_input(session, "go")
+    runner.wake(session)
+    store.admit_input(session, "what I meant is", resume=False)
+    store.retry_run(session)
+    runner.wake(session)
+    left = [turn.budget.max_tokens for turn in agent.turns]
+    assert left == [100, 90, 90, 80, 80, 70, 100, 100, 90, 100]
+    whole(store, session)
+
+
+def test_a_turn_that_is_run_again_is_held_by_what_was_used(store: SessionStore) -> None:
+    """Also by what was used before it waited, and by sub-agents."""
+    session = created(budget=Budget(max_tokens=24))
+    thinks = TurnOutcome(calls("t"), usage=USED)
+    asks = TurnOutcome(calls("research", prompt="go"), usage=USED)
+    agent = ScriptedAgent([asks, ValueError("no"), ValueError("no"), thinks], tools={"t": lambda a, t: 1})
+    agent.subagents = {"research": "researcher"}
+    child = SessionRunner(ScriptedAgent(TurnOutcome("found", usage=USED)), agent_types=["researcher"])
+    runner = SessionRunner(agent, agent_types=["writer"])
+    store.admit_input(session, "go")
+    assert runner.wake(session).kind == "suspended_awaiting_children"
+    assert child.sweep() == 1
+    for _ in range(3):
+        runner.wake(session)
+        store.retry_run(session)
+    assert [turn.budget and turn.budget.max_tokens for turn in agent.turns] == [24, 4, 4, 4]
+    error = store.load_state(session).error
+    assert error["code"] == "budget_exceeded"
+    store.request_run(session)
+    assert runner.wake(session).error["code"] == "budget_exceeded"
+    assert len(agent.turns) == 4
+    whole(store, session)
+
+
+def test_seconds_count_while_the_call_of_the_model_is_tried_again(store: SessionStore) -> None:
+    """Not the waits between, in which no process has it; and what was used before counts once."""
+    session = created(budget=Budget(max_seconds=1000, max_tokens=100))
+
+    def busy(turn: TurnContext) -> str:
+        began = time.monotonic()
+        while time.monotonic() < began + 0.05:
+            time.sleep(0.01)
+        raise TransientError("busy", retry_after=60)
+
+    thinks = TurnOutcome(calls("t"), usage=USED)
+    agent = ScriptedAgent([thinks, busy, busy, thinks, "done"], tools={"t": lambda a, t: 1})
+    runner = SessionRunner(agent)
+    store.admit_input(session, "go")
+    for _ in range(3):
+        runner.wake(session)
+        store.request_run(session)
+    left = [turn.budget for turn in agent.turns if turn.budget is not None]
+    assert [budget.max_tokens for budget in left] == [100, 90, 90, 90, 80]
+    seconds: list[Any] = [budget.max_seconds for budget in left]
+    assert seconds[2] <= seconds[1] - 0.05, seconds
+    assert seconds[3] <= seconds[2] - 0.05, seconds
+    assert seconds[4] > 950, seconds
     whole(store, session)
 
 

@@ -414,16 +414,21 @@ class TestBudgets:
             while work(middle, types=["middle"]) or work(Costly()):
                 pass
             go_on(store, top)
-        assert left == [1000, 1000, 800, 800, 1000, 800]
+        assert left == [1000, 1000, 800, 800, 8600, 8400]
 
-    def test_a_crash_does_not_begin_them_anew(self, store: SessionStore) -> None:
-        SessionRuntime().create(AgentDefinition("parent", budget=Budget(max_tokens=250)), session_id="p")
-        store.admit_input("p", "go")
+    @each("of_agent", [False, True])
+    def test_a_crash_does_not_begin_them_anew(self, store: SessionStore, of_agent: bool) -> None:
+        """Whether the session has it or its agent."""
+        session, limits = f"p{of_agent}", Budget(max_tokens=250)
+        own = None if of_agent else limits
+        SessionRuntime().create(AgentDefinition("parent", budget=own), session_id=session)
+        store.admit_input(session, "go")
 
         class Died(BaseException):
             """As if the process were gone."""
 
         class Dies(Costly):
+            budget = limits if of_agent else None
             tools = {"think": lambda arguments, turn: "hm"}
             turns = 0
 
@@ -437,13 +442,138 @@ class TestBudgets:
         left: list[Any] = []
         runner = SessionRunner(Dies(), lease_ttl=0.1)
         with pytest.raises(Died):
-            runner.run("p")
-        store.request_run("p")
+            runner.run(session)
+        store.request_run(session)
         outcome = None
         while outcome is None or outcome.kind == "idle":
-            outcome = runner.wake("p")
+            outcome = runner.wake(session)
         assert outcome.error["code"] == "budget_exceeded"
         assert left == [250, 150, 150, 50]
+
+    def test_that_of_an_agent_counts_the_tree(self, store: SessionStore) -> None:
+        """As one of the session does, also where another worker drives the children, which has no such
+        agent."""
+
+        class Bounded(ScriptedAgent):
+            budget = Budget(max_tokens=250)
+
+        agent = Bounded(*[[calls("research", prompt="go")]] * 3, "done", subagents={"research": "researcher"})
+        assert start(store, agent) == "suspended_awaiting_children"
+        left: list[Any] = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append(turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        assert work(Noting()) == 1
+        assert go_on(store, agent) == ("active", None)
+        assert work(Noting()) == 1
+        assert left == [250, 150, 50]
+        assert refs(store)[-1].status == "failed", "nothing is left of its parent's budget"
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
+        assert [turn.budget.max_tokens for turn in agent.turns if turn.budget] == [250, 50]
+
+    def test_that_of_an_agent_is_drawn_on_by_siblings(self, store: SessionStore) -> None:
+        class Bounded(Parent):
+            budget = Budget(max_tokens=250)
+
+        left: list[Any] = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append(turn.budget.max_tokens)
+                return super().run_turn(turn)
+
+        agent = Bounded("research", "research", "research")
+        assert start(store, agent) == "suspended_awaiting_children"
+        assert work(Noting()) == 3
+        assert left == [250, 150, 50]
+        assert go_on(store, agent) == ("paused", "budget_exceeded")
+
+    def test_a_companion_may_use_what_is_left_now(self, store: SessionStore) -> None:
+        """Each call of it says so anew, also after its budget was used up, or there was none."""
+        given: list[Budget | None] = [None, Budget(max_steps=1), Budget(max_steps=5), None]
+
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her", budget=given.pop(0))
+
+        left: list[tuple[int | None, int | None]] = []
+
+        class Noting(Costly):
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append((turn.budget.max_steps, turn.budget.max_tokens))
+                return super().run_turn(turn)
+
+        costs = [TurnOutcome(calls("ask_her"), usage={"input_tokens": used}) for used in (150, 1, 2, 3)]
+        agent = ScriptedAgent(*[line for cost in costs for line in (cost, "done")], tools={"ask_her": spawn})
+        store.create_session("p", agent_type="parent")
+        for number, limits in enumerate([Budget(max_tokens=500), None, Budget(max_tokens=600), None]):
+            SessionRuntime().execute("p", ChangeBudget(limits))
+            store.admit_input("p", f"question {number}")
+            assert SessionRunner(agent, agent_types=["parent"]).sweep() == 1
+            assert work(Noting()) == 1
+            assert go_on(store, agent) == ("completed", None)
+        assert left == [(None, 350), (None, 250), (1, None), (5, 598), (4, 498), (None, None), (None, None)]
+        [ref] = refs(store)
+        told = store.get_events(ref.sub_session_id, types=["budget_updated"])
+        assert [event.data["budget"] for event in told] == [
+            {"max_steps": 1},
+            {"max_steps": 5, "max_tokens": 598},
+            None,
+        ]
+
+    def test_a_companion_keeps_the_budget_that_a_person_gave_it(self, store: SessionStore) -> None:
+        """Beside what is left of its parent's."""
+
+        def spawn(arguments: Any, turn: TurnContext) -> Spawn:
+            return Spawn("researcher", "more", mode="persistent", name="her")
+
+        agent = ScriptedAgent(calls("ask_her"), "done", calls("ask_her"), "done", tools={"ask_her": spawn})
+        with_budget(store, agent, max_tokens=250)
+        assert work(Costly()) == 1
+        assert go_on(store, agent) == ("completed", None)
+        [ref] = refs(store)
+        SessionRuntime().execute(ref.sub_session_id, ChangeBudget(Budget(max_steps=1)))
+        store.admit_input("p", "again")
+        assert go_on(store, agent) == ("active", None)
+        assert work(Costly()) == 1
+        assert "max_steps" in store.load_state(ref.sub_session_id).error["message"]
+
+    @each("limits", [{}, {"max_tokens": 1000}], ids=str)
+    def test_that_of_a_childs_agent_holds_beside_what_its_parent_gave(
+        self, store: SessionStore, limits: dict[str, Any]
+    ) -> None:
+        """The smaller of each limit; where a person has given the child another, that one alone."""
+        session = f"p{len(limits)}"
+
+        class Bounded(Costly):
+            budget = Budget(max_steps=3, max_tokens=5000)
+
+            def run_turn(self, turn: TurnContext) -> Any:
+                assert turn.budget is not None
+                left.append((turn.budget.max_steps, turn.budget.max_tokens))
+                return TurnOutcome(calls("think"), usage={"input_tokens": 10})
+
+        left: list[Any] = []
+        agent = Parent("research")
+        SessionRuntime().create(AgentDefinition("parent", budget=Budget(**limits)), session_id=session)
+        start_again(store, agent, session)
+        most = limits.get("max_tokens", 5000)
+        assert work(Bounded()) == 1
+        assert left == [(3, most), (2, most - 10), (1, most - 20)]
+        kid = refs(store, session)[0].sub_session_id
+        assert "max_steps of 3" in store.load_state(kid).error["message"]
+
+        start_again(store, agent, session)
+        kid = refs(store, session)[-1].sub_session_id
+        SessionRuntime().execute(kid, ChangeBudget(Budget(max_steps=4)))
+        left.clear()
+        assert work(Bounded()) == 1
+        assert [steps for steps, _ in left] == [4, 3, 2, 1]
 
 
 def test_a_tools_writes_beside_a_child(store: SessionStore) -> None:

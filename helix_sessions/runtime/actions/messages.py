@@ -49,7 +49,7 @@ class SendMessage(StagedAction):
         asked = session.with_messages(*healed, documents.load(documents.dump(dict(said))))
         begun = asked.with_state(execution_count=state.execution_count + 1, execution=Execution("running"))
         saved = await context.save(begun)
-        journal = CollectedJournal(context.io, context.store, saved, Stop())
+        journal = CollectedJournal(context.io, context.store, saved, self.agent, Stop())
         execution = await self._execute(journal, context)
         return journal.current().with_state(execution=execution)
 

@@ -20,15 +20,15 @@ from helix_sessions.runtime.loop.lease_keeper import OwnedSession
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store.driving import boundaries, claims, suspensions, trees
 from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
-from helix_sessions.store.driving.driver import Driver, Settled
+from helix_sessions.store.driving.driver import Driver
 from helix_sessions.store.driving.suspensions import SpawnedCall
-from helix_sessions.store.driving.turn_log import TurnStart
+from helix_sessions.store.driving.turn_log import Settled, TurnStart
 from helix_sessions.store.engine.spending import Standings
 from helix_sessions.store.limits import spend_checks
 from helix_sessions.store.runs.runs import turn_id_of
 from helix_sessions.store.transcript.fragments import MessageStream
 from helix_sessions.types import PendingCall, Run, Spawn
-from helix_sessions.values.agents import AgentDefinition, Budget
+from helix_sessions.values.agents import AgentDefinition, Budget, narrower
 
 
 class DurableJournal:
@@ -52,7 +52,7 @@ class DurableJournal:
         before: Spent | None = None,
     ) -> None:
         """`opened`: the turn that has begun already. `adopted`: the run waited for its next attempt.
-        `before`: what the runs have used that this one recovers."""
+        `before`: what the activity had used before this run."""
         self._io = io
         self._driver = driver
         self._owned = owned
@@ -63,7 +63,7 @@ class DurableJournal:
         self._keys: dict[str, int] = {}
         self._stream: MessageStream | None = None
         self._began = time.monotonic()
-        self._base = budgets.spent_of(run.metadata.get("spent")) + (before or Spent())
+        self._base = before or Spent()
         self._tree, self._measured = trees.Tree(), 0
         self.run = run
         self.progress = Progress(turns=run.step_count, usage=run.usage)
@@ -71,7 +71,7 @@ class DurableJournal:
 
     @property
     def definition(self) -> AgentDefinition:
-        return budgets.defined(self._driver.definition, self._agent)
+        return self._driver.definition
 
     @property
     def failed_attempts(self) -> int:
@@ -195,8 +195,7 @@ class DurableJournal:
         await self._end_stream()
         left = self._left()
         spawned = [
-            SpawnedCall(call=call, spawn=spawn, budget=budgets.narrower(spawn.budget, left))
-            for call, spawn in spawns
+            SpawnedCall(call=call, spawn=spawn, budget=narrower(spawn.budget, left)) for call, spawn in spawns
         ]
         return await self._io.db(
             suspensions.suspend,
@@ -236,6 +235,7 @@ class DurableJournal:
             error=error,
             retry_at=retries.moment(wait),
             release=release,
+            metadata=self._waiting() if release else None,
             **self._used(),
         )
         if release:
@@ -268,6 +268,13 @@ class DurableJournal:
         if turn > self._measured and trees.is_part_of_tree(self._driver, metadata):
             self._tree = await self._io.db(trees.measure, self._driver, metadata)
             self._measured = turn
+
+    def _waiting(self) -> dict[str, Any]:
+        """The run's metadata while it waits. Its row has what it used but the seconds, so they count as spent
+        before it."""
+        before = budgets.spent_of(self.run.metadata.get("spent"))
+        seconds = before.seconds + time.monotonic() - self._began
+        return {**self.run.metadata, "spent": replace(before, seconds=seconds).as_document()}
 
     def _left(self) -> Budget | None:
         return budgets.left_in_tree(self.definition.budget, self.spent(), self._tree)

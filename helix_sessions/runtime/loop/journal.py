@@ -13,7 +13,7 @@ from helix_sessions.runtime import telemetry
 from helix_sessions.runtime.budgets import Spent
 from helix_sessions.runtime.turn_context import TurnContext
 from helix_sessions.store.driving.boundaries import Ending, Next, Outcome, Step
-from helix_sessions.store.driving.driver import Settled
+from helix_sessions.store.driving.turn_log import Settled
 from helix_sessions.store.engine.spending import Standings
 from helix_sessions.types import PendingCall, Run, Spawn
 from helix_sessions.values.agents import AgentDefinition, Budget

@@ -9,14 +9,14 @@ from typing import Any
 
 from helix_sessions.exceptions import Fenced
 from helix_sessions.messages.tool_ledger import ToolCall, calls_in
-from helix_sessions.runtime import budgets, errors, retries, telemetry, tools
+from helix_sessions.runtime import errors, retries, telemetry, tools
 from helix_sessions.runtime.agents import Toolbox
 from helix_sessions.runtime.loop.context_policy import Unavailable
 from helix_sessions.runtime.loop.endings import budget_exceeded, ended_by_spend, failed, overspent
 from helix_sessions.runtime.loop.io import IO
 from helix_sessions.runtime.loop.journal import Journal, OverSpent
 from helix_sessions.runtime.loop.stops import Stop
-from helix_sessions.runtime.outcomes import Answer, added, read
+from helix_sessions.runtime.outcomes import Answer, added, interrupted, read
 from helix_sessions.runtime.turn_context import TurnContext, settling
 from helix_sessions.store.calls.tool_rules import applicable
 from helix_sessions.store.driving.boundaries import INTERRUPTED, REFUSED, Ending, Next, Outcome, Step
@@ -93,11 +93,13 @@ class RunLoop:
         turn = await self._journal.start(number)
         if self._stop.is_set():
             await self._interrupted(turn)
-        exceeded = budget_exceeded(self._journal, budgets.defined(turn.definition, self._agent))
+        exceeded = budget_exceeded(self._journal, turn.definition)
         if exceeded is not None:
             raise _Ended(await self._journal.end(exceeded))
         began = self._began = time.monotonic()
         answer, turn = await self._answer(turn)
+        if turn.saw_stop:
+            answer = interrupted(answer, turn.said_so_far)
         progress = self._journal.progress
         progress.turns += 1
         progress.usage = added(progress.usage, answer.usage)
@@ -110,7 +112,7 @@ class RunLoop:
             "turn": number,
             "model": model,
             "usage": answer.usage,
-            "finish_reason": _finish_reason(answer, asked),
+            "finish_reason": "interrupted" if turn.saw_stop else _finish_reason(answer, asked),
         }
         step = Step(
             turn_id=turn.turn_id,
@@ -337,7 +339,7 @@ class RunLoop:
         if limit is not None and self._journal.progress.turns >= limit:
             said = f"The run has taken {limit} turns, and work remains."
             return failed(errors.TURN_LIMIT_EXCEEDED, said)
-        held = budget_exceeded(self._journal, budgets.defined(definition, self._agent))
+        held = budget_exceeded(self._journal, definition)
         return held or overspent(self._journal, usage)
 
     def _named(self, message: dict[str, Any], model: Any) -> dict[str, Any]:

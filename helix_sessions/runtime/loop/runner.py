@@ -29,6 +29,7 @@ from helix_sessions.runtime.loop.lease_keeper import OwnedSession, driving, keep
 from helix_sessions.runtime.loop.run_loop import Bounds, HandedOver
 from helix_sessions.runtime.loop.session_loop import IDLE, SessionLoop, outcome_of
 from helix_sessions.store import AsyncSessionStore, SessionStore
+from helix_sessions.store.calls.stops import interrupt_waiting
 from helix_sessions.store.driving import claims
 from helix_sessions.store.driving.driver import Driver
 from helix_sessions.store.engine.claiming import NoShare
@@ -110,8 +111,9 @@ class SessionRunner:
     ) -> RunOutcome:
         """Ask the driver of the session, in any process, to stop, and wait until it has cleaned up.
 
-        The inbox is kept. Without a driver, or without a session, nothing happens. After `timeout` seconds
-        the run is returned as it is then, still running, with an error that says so.
+        The inbox is kept. One that waits for a person, a client or sub-agents is stopped at once, and its
+        sub-agents with it. An idle or missing session is left as it is. After `timeout` seconds the run is
+        returned as it is then, still running, with an error that says so.
         """
         return finished(self._interrupt(Inline(), session_id, reason, timeout))
 
@@ -305,7 +307,10 @@ class SessionRunner:
             return IDLE
 
     async def _interrupt_waiting(self, io: IO, session_id: str, reason: str | None) -> RunOutcome:
-        """Stop a run that waits for its next attempt. Any other run without a driver is left alone."""
+        """Stop a session that waits for others, or a run that waits for its next attempt. Any other run
+        without a driver is left alone."""
+        if await io.db(interrupt_waiting, self.store, session_id, reason):
+            return RunOutcome(kind="interrupted", run=await io.db(self._last_run, session_id))
         run = await io.db(self.store.get_current_run, session_id)
         lease = await io.db(self.store.get_lease, session_id)
         if run is None or lease is not None:

@@ -24,10 +24,11 @@ from helix_sessions.store import SessionStore
 from helix_sessions.store.calls.resume import resume_driven
 from helix_sessions.store.driving import boundaries, claims, trees
 from helix_sessions.store.driving.boundaries import Ending
-from helix_sessions.store.driving.driver import AskedToStop, Driver, NothingToDo
+from helix_sessions.store.driving.driver import Driver, NothingToDo
 from helix_sessions.store.driving.turn_log import TurnStart
 from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.limits import spend_checks
+from helix_sessions.store.runs.interrupts import AskedToStop
 from helix_sessions.store.sessions.recover import RECOVERS, recovery_policy
 from helix_sessions.store.state.pending_calls import is_edited
 from helix_sessions.types import OutcomeKind, Run, RunOutcome, SessionStatus
@@ -37,6 +38,8 @@ IDLE = RunOutcome(kind="idle")
 _STOPPED = ("interrupted", "paused")
 _CARRIED = ("spent", "since", "spawned")
 """What a run that goes on with another's activity takes from its metadata."""
+_UNFINISHED = ("active", "paused")
+"""The statuses in which what a person says is part of the activity; in others it begins the next."""
 _GOES_ON = (errors.BUDGET_EXCEEDED, errors.SPEND_LIMIT)
 """The errors of a run whose activity goes on with the next."""
 _LATER = timedelta(seconds=5)
@@ -74,6 +77,7 @@ class SessionLoop:
         context: ContextSettings,
     ) -> None:
         self._io = io
+        driver.own_budget = budgets.of_agent(agent)
         self._driver = driver
         self._agent = agent
         self._owned = owned
@@ -118,7 +122,7 @@ class SessionLoop:
                 opened=begun.opened,
                 adopted=begun.adopted,
                 open_calls=begun.open_calls,
-                before=await self._io.db(self._spent_before, begun.run),
+                before=await self._io.db(self._spent_before, begun.run.metadata),
             )
             loop = RunLoop(self._io, self._agent, journal, self._owned.stop, self._bounds)
             try:
@@ -157,16 +161,18 @@ class SessionLoop:
             return self._outcome if not forced else None
         return None
 
-    def _spent_before(self, run: Run) -> Spent:
-        """What the runs have used that this one goes on with because their owners are gone."""
-        spent, store = Spent(), _store(self._driver)
+    def _spent_before(self, metadata: dict[str, Any]) -> Spent:
+        """What an activity had used before a run with this metadata: what that says, and what the runs used
+        that it goes on with, which failed, were stopped, or lost their owners."""
+        store, key = _store(self._driver), self._driver.session_id
+        spent = budgets.spent_of(metadata.get("spent"))
         if self._driver.definition.budget is None:
             return spent
-        while (before := run.metadata.get(RECOVERS)) is not None:
-            for event in store.get_events(run.session_id, types=["turn_finished"], run_id=before):
+        while (before := metadata.get(RECOVERS)) is not None:
+            for event in store.get_events(key, types=["turn_finished"], run_id=before):
                 seconds = event.data.get("duration_ms", 0) / 1000
                 spent += budgets.spent(steps=1, usage=event.data.get("usage"), seconds=seconds)
-            run = store.get_run(run.session_id, before)
+            metadata = store.get_run(key, before).metadata
         return spent
 
     def _left_open(self, tries: Any) -> OpenCalls:
@@ -195,6 +201,9 @@ class SessionLoop:
                 pass
             except StillWaiting:
                 return self._waits()
+            except AskedToStop:
+                driver.stop()
+                return IDLE
         if not (wanted or row.pending_inputs):
             return IDLE
         self._policy.prepare(driver)
@@ -205,13 +214,14 @@ class SessionLoop:
     def _open(self, wanted: bool) -> Begun | RunOutcome:
         driver = self._driver
         turn = TurnStart(number=1, model=driver.definition.model, most_steers=self._bounds.most_steers)
-        metadata = self._carried()
+        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
+        queued = bool(driver.known.queued())
+        again = queued and wanted and claims.owes_answer(driver)
+        metadata = self._carried(anew=queued and not again)
         refused = self._refused(metadata)
         if refused is not None:
             driver.begin(forced=True, turn=None, metadata=metadata)
             return outcome_of(boundaries.end(driver, refused, usage=None, turns=0).run)
-        # Who asks for a run has the turn run again that failed or was stopped; the queue comes afterwards.
-        again = wanted and bool(driver.known.queued()) and claims.owes_answer(driver)
         try:
             run = driver.begin(forced=wanted, turn=turn, metadata=metadata, takes_queued=not again)
         except NothingToDo:
@@ -224,31 +234,33 @@ class SessionLoop:
     def _refused(self, metadata: dict[str, Any]) -> Ending | None:
         """How a run ends that nothing is left for: without a turn, and its inputs stay where they are."""
         driver = self._driver
-        budget = budgets.defined(driver.definition, self._agent).budget
-        own = budgets.spent_of(metadata.get("spent"))
+        own = self._spent_before(metadata)
         tree = trees.measure(driver, metadata) if trees.is_part_of_tree(driver, metadata) else trees.Tree()
-        why = budgets.reached_in_tree(budget, own, tree)
+        why = budgets.reached_in_tree(driver.definition.budget, own, tree)
         if why is not None:
             return ended_by_budget(why, own)
         driver.ask_spend()
         overspent = spend_checks.reached(driver.spend)
         return ended_by_spend(overspent, own) if overspent else None
 
-    def _carried(self) -> dict[str, Any]:
-        """What the activity has used, if this run goes on with the one before."""
-        last = self._driver.known.last_run
-        if last is None:
+    def _carried(self, *, anew: bool = False) -> dict[str, Any]:
+        """What the activity has used, if this run goes on with the one before. `anew`: a prompt begins it."""
+        known = self._driver.known
+        last = known.last_run
+        if last is None or last.status == "completed" or anew:
             return {}
+        carried = {name: value for name, value in last.metadata.items() if name in _CARRIED}
         exceeded = isinstance(last.error, dict) and last.error.get("code") in _GOES_ON
-        if last.status.startswith("suspended_") or exceeded:
-            return {name: value for name, value in last.metadata.items() if name in _CARRIED}
-        return {}
+        goes_on = last.status.startswith("suspended_") or exceeded
+        if known.steers() and not (goes_on and known.row.status in _UNFINISHED):
+            return {}
+        return carried if goes_on else {**carried, RECOVERS: last.run_id}
 
     def _resume(self) -> Begun:
         driver = self._driver
         self._policy.prepare(driver)
         metadata = self._carried()
-        resumption = resume_driven(driver.store, driver.session_id)
+        resumption = resume_driven(driver.store, driver.session_id, driver.stale_request)
         driver.resumed(resumption.run, metadata)
         calls: list[ToolCall] = [
             {

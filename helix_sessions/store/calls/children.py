@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
+from django.db.models import Max
 from django.utils import timezone
 
 from helix_sessions import models
@@ -19,6 +20,7 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.runs import statuses
 from helix_sessions.store.state import child_waits, runnable
 from helix_sessions.store.state.child_waits import Waits
+from helix_sessions.store.transcript import exchanges
 from helix_sessions.types import (
     JSON,
     PRUNED_STATUSES,
@@ -65,7 +67,7 @@ def settle_child(
         check_version(child, version)
         if child.session.status in TERMINAL_STATUSES:
             if parent is not None:
-                tell_parent(parent, outcome_of(child.session))
+                tell_parent(parent, outcome_of(child))
         else:
             # Who drives it without a lease reports its end itself, and then ends its run.
             reported = child.session.lease_owner is None
@@ -91,7 +93,7 @@ def enter(
     if after in STOPS_CHILDREN:
         interrupt_below(tree, work, f"parent_{after}")
     if parent is not None and after in PRUNED_STATUSES:
-        tell_parent(parent, outcome_of(work.session), anew=anew)
+        tell_parent(parent, outcome_of(work), anew=anew)
 
 
 def _is_awaited(parent: UnitOfWork, child_id: str) -> bool:
@@ -111,8 +113,23 @@ def _rests(session: SessionRow) -> bool:
     return session.run_id is None and session.runnable_at is None and not waits
 
 
-def outcome_of(child: SessionRow) -> dict[str, Any]:
-    """How a session, read whole, ended."""
+def outcome_of(work: UnitOfWork) -> dict[str, Any]:
+    """How a session that is locked whole ended: its output, or what it said last."""
+    outcome = _outcome_in(work.session)
+    if outcome["status"] == "completed" and outcome["output"] is None:
+        key, unwritten = work.session.session_id, work.inserts.get(models.Message, ())
+        asked = _asked_last(work) if work.session.pending_inputs else 0
+        outcome["output"] = exchanges.last_words(work.connection, key, asked, unwritten)
+    return outcome
+
+
+def _asked_last(work: UnitOfWork) -> int:
+    """The event of the admission of the last input that is pending."""
+    rows = models.Input.objects.using(work.connection.alias).filter(session_id=work.session.session_id)
+    return rows.pending().aggregate(last=Max("admitted_seq"))["last"] or 0
+
+
+def _outcome_in(child: SessionRow) -> dict[str, Any]:
     values = {name: getattr(child, name) for name in _OUTCOME}
     for name in ("output", "error"):
         values[name] = None if values[name] is None else documents.load(values[name])
@@ -137,13 +154,14 @@ def born_settled(
         {wait["sub_session_id"] for wait in awaited.values() if not child_waits.is_settled(wait)}
     ):
         try:
-            child = tree.lock(key, ALL_COLUMNS).session
+            work = tree.lock(key, ALL_COLUMNS)
         except SessionNotFound:
             continue
+        child = work.session
         if not _is_theirs(child, parent):
             continue
         if child.status in TERMINAL_STATUSES:
-            found[key] = outcome_of(child)
+            found[key] = outcome_of(work)
         elif key in told and child.status == "active" and _rests(child):
             found[key] = told[key]
     return {call_id: {**wait, **found.get(wait["sub_session_id"], {})} for call_id, wait in awaited.items()}
@@ -286,7 +304,7 @@ def tell_of_removal(parent: UnitOfWork, child_id: str) -> None:
     """Let the locked parent know that its locked child is about to be removed: how that had ended, or that it
     never will."""
     child = read_row(parent.connection, child_id, ALL_COLUMNS, tombstones=True)
-    outcome = outcome_of(child)
+    outcome = _outcome_in(child)
     if child.status not in PRUNED_STATUSES:
         outcome |= {"status": "failed", "output": None, "error": REMOVED, "failure_reason": TOMBSTONE}
     tell_parent(parent, outcome)

@@ -1,5 +1,6 @@
 """Resume: continue a suspended or stopped session, in any process."""
 
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -41,9 +42,10 @@ def resume(
 
 
 @operation
-def resume_driven(store: Store, session_id: str) -> Resumption:
-    """`resume`, by the session's driver: the children that come back as `respawn` run again."""
-    return _resume(store, session_id, respawns=True)
+def resume_driven(store: Store, session_id: str, stale_request: datetime | None) -> Resumption:
+    """`resume`, by the session's driver: the children that come back as `respawn` run again. `AskedToStop`,
+    unless the request to stop is the one that was there before the claim."""
+    return _resume(store, session_id, respawns=True, stale_request=stale_request)
 
 
 def _resume(
@@ -54,6 +56,7 @@ def _resume(
     run_id: str | None = None,
     *,
     respawns: bool = False,
+    stale_request: datetime | None = None,
 ) -> Resumption:
     key = session_key(session_id)
     said = inputs.optional_turn_message(message)
@@ -64,6 +67,8 @@ def _resume(
         store._check_head(work)
         check_version(work, version)
         session = work.session
+        if respawns and session.interrupt_requested_at not in (None, stale_request):
+            raise interrupts.AskedToStop
         calls = pending_calls.read(session.pending_client_tool_calls)
         awaited = child_waits.read(session.suspended_awaiting_children)
         _check_resumable(work, calls, awaited)

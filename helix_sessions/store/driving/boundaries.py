@@ -101,7 +101,7 @@ def commit(driver: Driver, step: Step, following: Next, *, usage: Any, turns: in
 
     def decide(work: UnitOfWork, known: Knowledge, family: Family | None) -> Outcome:
         source = put(driver, work, known, step)
-        ending = _ending(work, known, following)
+        ending = _ending(driver, work, known, following)
         if ending is not None:
             used = _Used(usage, turns, following.closing, step.turn_id)
             outcome = _end(driver, work, known, family, ending, used)
@@ -148,12 +148,12 @@ def _learn(driver: Driver, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _ending(work: UnitOfWork, known: Knowledge, following: Next) -> Ending | None:
+def _ending(driver: Driver, work: UnitOfWork, known: Knowledge, following: Next) -> Ending | None:
     if work.session.interrupt_requested_at is not None:
         return INTERRUPTED
     if following.ending is not None and (following.ending.status != "completed" or not known.steers()):
         return following.ending
-    return None if following.limit is None else following.limit(known.definition)
+    return None if following.limit is None else following.limit(known.defined(driver.own_budget))
 
 
 def put(driver: Driver, work: UnitOfWork, known: Knowledge, step: Step) -> str:
@@ -237,7 +237,7 @@ def _end(
         if family is None:
             raise NeedsFamily
         if family.parent is not None:
-            children.tell_parent(family.parent, outcome_of(driver, work))
+            children.tell_parent(family.parent, children.outcome_of(work))
     known.last_run = None
     if more and not used.closing:
         return Outcome(run=run, kept=True)
@@ -245,15 +245,6 @@ def _end(
     if more:
         runnable.ask(work)
     return Outcome(run=run)
-
-
-def outcome_of(driver: Driver, work: UnitOfWork) -> dict[str, Any]:
-    """How a child ended, for its parent: its output, or what it said last."""
-    outcome = children.outcome_of(work.session)
-    if outcome["output"] is None and outcome["status"] == "completed":
-        said = [message for message in driver.new_messages if message["role"] == "assistant"]
-        outcome["output"] = said[-1].get("content") if said else None
-    return outcome
 
 
 def _end_session(work: UnitOfWork, family: Family | None, ending: Ending, reason: str | None) -> None:

@@ -78,7 +78,7 @@ def adopt_run(driver: Driver) -> None:
 def owes_answer(driver: Driver) -> bool:
     """Whether the last run has ended without an answer to the end of the transcript."""
     last = driver.known.last_run
-    if last is None or last.status not in ("failed", "interrupted"):
+    if last is None or last.status == "completed":
         return False
     rows = models.Message.objects.using(driver.using).filter(session_id=driver.session_id).visible()
     message = rows.order_by("-position").first()

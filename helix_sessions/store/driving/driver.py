@@ -6,7 +6,7 @@ new inputs, and `Fenced` tells it that the session is no longer its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 from helix_sessions import models
 from helix_sessions.content import documents
 from helix_sessions.exceptions import Fenced, RunInProgress
-from helix_sessions.store.calls import children
+from helix_sessions.store.calls import children, stops
 from helix_sessions.store.driving import knowledge
 from helix_sessions.store.driving.knowledge import Appended, Attempt, Knowledge, PendingInput
-from helix_sessions.store.driving.turn_log import TurnStart, start_turn
+from helix_sessions.store.driving.turn_log import Settled, TurnStart, start_turn
 from helix_sessions.store.engine import ids, session_rows, spending
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
@@ -28,11 +28,12 @@ from helix_sessions.store.engine.transactions import Transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.inbox import inbox
 from helix_sessions.store.limits import spend_checks
-from helix_sessions.store.runs import interrupts, statuses, usages
+from helix_sessions.store.runs import interrupts, usages
+from helix_sessions.store.runs.interrupts import AskedToStop
 from helix_sessions.store.sessions import turns
 from helix_sessions.store.state import runnable, staging
 from helix_sessions.types import Lease, Run, SessionState
-from helix_sessions.values.agents import AgentDefinition
+from helix_sessions.values.agents import AgentDefinition, Budget
 
 T = TypeVar("T")
 
@@ -42,20 +43,6 @@ _translated = partial(operation, traced=False)
 
 class NothingToDo(Exception):
     """There is no input to begin a run with, and no run was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """How a tool call ended: its event, and what it wants written with the step."""
-
-    call: Mapping[str, Any]
-    kind: str
-    data: Mapping[str, Any]
-    writes: Sequence[Any] = ()
-
-
-class AskedToStop(Exception):
-    """This owner was asked to stop before it has begun a run."""
 
 
 class NeedsFamily(Exception):
@@ -85,6 +72,8 @@ class Driver:
         self.appended = Appended()
         self._attempt = Attempt(0, False)
         self.run: Run | None = None
+        self.own_budget: Budget | None = None
+        """That of the agent that drives the session."""
         self.above: Any = None
         """The budgets of the sessions above, once they were looked for; see `trees`."""
         self.fragments_are_kept = False
@@ -104,7 +93,7 @@ class Driver:
 
     @property
     def definition(self) -> AgentDefinition:
-        return self.known.definition
+        return self.known.defined(self.own_budget)
 
     @property
     def is_asked_to_stop(self) -> bool:
@@ -256,20 +245,24 @@ class Driver:
         error: Any,
         retry_at: datetime,
         release: bool,
+        metadata: Mapping[str, Any] | None = None,
         usage: Any = None,
         turns: int = 0,
     ) -> None:
         """Log that the model could not be asked. With `release` the session is left alone until
-        `retry_at`, its run under way; any driver goes on with it then."""
+        `retry_at`, its run under way with this `metadata`; any driver goes on with it then."""
 
         def decide(work: UnitOfWork, known: Knowledge) -> None:
             data = {"attempt": attempt, "error": error, "retry_at": retry_at.isoformat()}
             work.event("model_call_failed", text=documents.dump(data), turn_id=turn_id)
             work.change(retry_attempt=attempt + 1)
             if release:
-                text = None if usage is None else documents.dump(usage)
-                key = {"run_id": self.running.run_id}
-                work.update(models.Run, key, step_count=turns, usage=text)
+                columns = {
+                    "step_count": turns,
+                    "usage": None if usage is None else documents.dump(usage),
+                    "metadata": documents.write(dict(metadata or {})),
+                }
+                work.update(models.Run, {"run_id": self.running.run_id}, **columns)
                 give_back(work, at=retry_at)
 
         self.write(decide)
@@ -289,18 +282,15 @@ class Driver:
         self.write(decide)
         self.lease = None
 
+    @_translated
     def stop(self) -> None:
         """Meet a request to stop that came between two runs: the session is interrupted, and keeps its
         inbox."""
-
-        def decide(work: UnitOfWork, known: Knowledge) -> None:
-            request = interrupts.clear(work)
-            reason = None if request is None else request.reason
-            context = documents.write({"reason": reason})
-            statuses.enter(work, {"status": "interrupted", "interrupt_context": context})
+        with write_tree(self.using, self.store._lease) as tree:
+            parent, work = children.lock_with_parent(tree, self.session_id, self.store._owner)
+            self.store._check_head(work)
+            stops.interrupt(tree, parent, work)
             give_back(work)
-
-        self.write(decide)
         self.lease = None
 
     @property
@@ -314,11 +304,6 @@ class Driver:
         text = documents.dump(dict(message))
         self._attempt.seq = work.message(str(message["role"]), text, turn_id=turn_id)
         self._attempt.messages.append(documents.load(text))
-
-    @property
-    def new_messages(self) -> list[dict[str, Any]]:
-        """Those that the write under way, or the last one, appends."""
-        return self._attempt.messages
 
     @_translated
     def write(self, decide: Callable[[UnitOfWork, Knowledge], T]) -> T:

@@ -29,7 +29,7 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import agent_records, snapshots, state_rows
 from helix_sessions.types import SessionState
-from helix_sessions.values.agents import AgentDefinition
+from helix_sessions.values.agents import AgentDefinition, Budget, narrower
 
 STEERS_READ = 64
 """So many steers are read at once."""
@@ -66,6 +66,8 @@ class Knowledge:
     row: SessionRow
     custom: dict[str, Any] = field(default_factory=dict)
     definition: AgentDefinition = field(default_factory=lambda: AgentDefinition(""))
+    budget_is_given: bool = False
+    """The budget is what a parent gave its sub-agent."""
     inputs: tuple[PendingInput, ...] = ()
     last_run: LastRun | None = None
 
@@ -73,6 +75,14 @@ class Knowledge:
     def state(self) -> SessionState:
         """The session as it is."""
         return state_rows.state_of(self.row, documents.load(documents.write(self.custom)))
+
+    def defined(self, own: Budget | None) -> AgentDefinition:
+        """The agent's definition; where it has no budget, the agent's `own` holds. Beside the budget that its
+        parent gave a sub-agent, its own holds as well."""
+        definition = self.definition
+        if definition.budget is not None and not self.budget_is_given:
+            return definition
+        return replace(definition, budget=narrower(definition.budget, own))
 
     def is_current(self, row: SessionRow) -> bool:
         """Whether no other writer has written since."""
@@ -189,7 +199,7 @@ def _gathered(row: SessionRow, rows: Iterable[Sequence[Any]]) -> Knowledge:
         elif kind == "run":
             known.last_run = _run(key, one, texts)
         else:
-            known.definition = _definition(row.agent_type, key, texts)
+            known.definition, known.budget_is_given = _definition(row.agent_type, key, texts)
     known.inputs = tuple(sorted(waiting, key=lambda each: each.admitted_seq))
     if row.state_number:
         *_, (_, known.custom) = snapshots.fold(key, sorted(pieces))
@@ -205,12 +215,13 @@ def _run(key: str, steps: int, texts: list[Any]) -> LastRun:
     return LastRun(run_id, status, steps, opened[0] or {}, opened[1])
 
 
-def _definition(agent_type: str, key: str, texts: list[Any]) -> AgentDefinition:
-    """The agent's definition as it stands now."""
+def _definition(agent_type: str, key: str, texts: list[Any]) -> tuple[AgentDefinition, bool]:
+    """The agent's definition as it stands now, and whether its budget was given by a parent."""
     names = ("label", "definition", "system_prompt", "model", "budget")
     record: dict[str, Any] = {
         name: text if text is None or name == "label" else table(AgentRecord).open_text(name, text, key)
         for name, text in zip(names, texts, strict=True)
     }
     defined, state = agent_records.read(agent_type, {**record, "execution": None, "execution_count": 0})
-    return replace(defined, system_prompt=state.system_prompt, model=state.model, budget=state.budget)
+    now = replace(defined, system_prompt=state.system_prompt, model=state.model, budget=state.budget)
+    return now, agent_records.is_given(defined, state)

@@ -15,7 +15,7 @@ from helix_sessions.store.calls import call_index, children, sub_sessions
 from helix_sessions.store.driving.boundaries import Outcome, Step, carried, put, record
 from helix_sessions.store.driving.driver import Driver, give_back
 from helix_sessions.store.driving.knowledge import Knowledge
-from helix_sessions.store.driving.trees import Used, used_of
+from helix_sessions.store.driving.trees import OWN_BUDGET, Used, used_of
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.operation import operation
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
@@ -33,7 +33,7 @@ from helix_sessions.store.state import (
     snapshots,
 )
 from helix_sessions.types import PendingCall, Spawn, SubSessionRef
-from helix_sessions.values.agents import AgentDefinition, AgentSession, AgentSessionInfo, AgentState, Budget
+from helix_sessions.values.agents import Budget
 
 
 class Interrupted(Exception):
@@ -90,6 +90,8 @@ def suspend(
         if usage is not None:
             columns["usage"] = documents.dump(usage)
         metadata = carried(run, spent or {})
+        if driver.own_budget is not None:
+            metadata[OWN_BUDGET] = agent_records.written_budget(driver.own_budget)
         if waits:
             metadata["spawned"] = _companions(metadata.get("spawned"), continued)
         columns["metadata"] = documents.dump(metadata)
@@ -154,6 +156,7 @@ def _spawn(
         continued[key] = used_of(child.session)
         if child.session.status != "active":
             statuses.enter(child, {"status": "active", "output": None})
+    agent_records.give_budget(child, spawned.budget)
     ref = SubSessionRef(
         sub_session_id=key, agent_type=spawn.agent_type, parent_tool_call_id=call_id, mode=spawn.mode
     )
@@ -187,11 +190,6 @@ def _create(tree: Transaction, parent: UnitOfWork, key: str, spawned: SpawnedCal
     custom = dict(spawn.custom_state or {})
     snapshots.record(child, custom, documents.dump(custom))
     child.event("session_started", {"agent_type": spawn.agent_type, "parent_session_id": above.session_id})
-    if spawned.budget is not None:
-        definition = AgentDefinition(spawn.agent_type, budget=spawned.budget)
-        info = AgentSessionInfo(key, above.session_id, "active", 0, spawn.agent_type, None, None, None)
-        session = AgentSession(info, definition, AgentState(budget=spawned.budget))
-        child.insert(models.AgentRecord, **agent_records.written(session))
     return child
 
 

@@ -16,7 +16,11 @@ from helix_sessions.store.driving.driver import Driver
 from helix_sessions.store.engine.connection import fetch
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, read_row
-from helix_sessions.values.agents import Budget
+from helix_sessions.values.agents import Budget, optional
+
+OWN_BUDGET = "budget"
+"""In the metadata of a run: the budget of the agent that drove it. The drivers of children may not have that
+agent."""
 
 
 class Used(NamedTuple):
@@ -108,9 +112,10 @@ def _read_above(driver: Driver) -> _Above:
         except SessionNotFound:
             break
         known = knowledge.read(driver.store._connection, row)
-        last, budget = known.last_run, known.definition.budget
+        last = known.last_run
         if last is None or "spawned" not in last.metadata:
             break
+        budget = known.defined(optional(Budget, last.metadata.get(OWN_BUDGET))).budget
         if budget is not None:
             above.append((_activity(named, last.metadata), budget, last.metadata.get("spent") or {}))
         named = row.parent_session_id

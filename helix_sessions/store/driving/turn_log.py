@@ -1,5 +1,6 @@
-"""How the log tells of a turn: that it began, and each call of its model."""
+"""How the log tells of a turn: that it began, each call of its model, and how its tool calls ended."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,16 @@ class TurnStart:
     """It is in the log already; only its model is asked again."""
     most_steers: int = 32
     """So many of the steers that wait begin it; the others begin the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How a tool call ended: its event, and what it wants written with the step."""
+
+    call: Mapping[str, Any]
+    kind: str
+    data: Mapping[str, Any]
+    writes: Sequence[Any] = ()
 
 
 def start_turn(work: UnitOfWork, run_id: str, turn: TurnStart) -> None:

@@ -7,6 +7,10 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import InterruptRequest
 
 
+class AskedToStop(Exception):
+    """This owner was asked to stop before it has begun a run."""
+
+
 def set_interrupt_flag(
     store: Store, session_id: str, reason: str | None = None, *, expected_version: int | None = None
 ) -> int:

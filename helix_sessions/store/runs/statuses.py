@@ -46,7 +46,7 @@ def enter(work: UnitOfWork, columns: dict[str, Any], *, stops_driver: bool = Tru
     if after in TERMINAL_STATUSES:
         if not _goes_on(work, after):
             interrupts.clear(work)
-        _wait_for_nothing(work)
+        wait_for_nothing(work)
     work.change(**columns)
     if before != after:
         work.change(status_since=work.now)
@@ -69,7 +69,7 @@ def _goes_on(work: UnitOfWork, status: str) -> bool:
     return bool(work.is_drivers and status == "completed" and work.session.pending_inputs)
 
 
-def _wait_for_nothing(work: UnitOfWork) -> None:
+def wait_for_nothing(work: UnitOfWork) -> None:
     """Forget what the locked session waited for, and give its calls an error for a result. A document that
     was not read may be there."""
     known = vars(work.session)

@@ -1,7 +1,7 @@
 """The stored form of an agent: its row, documents as text, and the words for a session's status."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from helix_sessions.content import documents
@@ -16,12 +16,16 @@ from helix_sessions.values.agents import (
     AGENT_STATUSES,
     AgentDefinition,
     AgentSession,
+    AgentSessionInfo,
     AgentState,
     Budget,
     Execution,
     optional,
     value_of,
 )
+
+SPAWNED = "spawned"
+"""In the metadata of the definition of a sub-agent whose budget its parent gave it."""
 
 _EVENTS = {"model": "model_changed", "budget": "budget_updated", "system_prompt": "system_prompt_changed"}
 
@@ -46,13 +50,13 @@ def written(session: AgentSession) -> dict[str, Any]:
             {
                 "system_prompt": _text(definition.system_prompt, "A system prompt") or "",
                 "model": definition.model,
-                "budget": _budget(definition.budget),
+                "budget": written_budget(definition.budget),
                 "metadata": _object(definition.metadata),
             }
         ),
         "system_prompt": documents.dump(_text(state.system_prompt, "A system prompt") or ""),
         "model": inputs.document(state.model),
-        "budget": inputs.document(_budget(state.budget)),
+        "budget": inputs.document(written_budget(state.budget)),
         "execution_count": inputs.integer(state.execution_count, "execution_count"),
         "execution": None if state.execution is None else documents.dump(_execution(state.execution)),
     }
@@ -114,15 +118,43 @@ def decoded(row: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(columns, values, strict=True))
 
 
+def give_budget(work: UnitOfWork, budget: Budget | None) -> None:
+    """Say what a locked sub-agent may use from now on. A budget that was changed since its parent gave it one
+    stands."""
+    row = work.session
+    before = None if work.new else stored(work, row.session_id)
+    definition, state = read(row.agent_type, before)
+    if budget == state.budget or definition.budget != state.budget:
+        return
+    metadata = {**definition.metadata, SPAWNED: True}
+    definition = replace(definition, budget=budget, metadata=metadata)
+    info = AgentSessionInfo(
+        row.session_id, row.parent_session_id, "active", 0, row.agent_type, definition.label, None, None
+    )
+    after = written(AgentSession(info, definition, replace(state, budget=budget)))
+    put(work, before, after, {} if work.new else changes(before, after))
+
+
+def is_given(definition: AgentDefinition, state: AgentState) -> bool:
+    """Whether the budget of a sub-agent is what its parent gave it."""
+    return bool(definition.metadata.get(SPAWNED)) and definition.budget == state.budget
+
+
+def stored(work: UnitOfWork, session_id: str) -> dict[str, Any] | None:
+    """The agent's row of a session, documents as text."""
+    return next(map(decoded, fetch(work.connection, sql.agent(work.dialect), [session_id])), None)
+
+
 def give(work: UnitOfWork, source_id: str) -> None:
     """Copy the source's agent to a branch, without its executions."""
-    for row in fetch(work.connection, sql.agent(work.dialect), [source_id]):
-        record = {**decoded(row), "execution_count": 0, "execution": None}
+    record = stored(work, source_id)
+    if record is not None:
         del record["session_id"]
-        work.insert(AgentRecord, **record)
+        work.insert(AgentRecord, **{**record, "execution_count": 0, "execution": None})
 
 
-def _budget(value: Any) -> dict[str, Any] | None:
+def written_budget(value: Any) -> dict[str, Any] | None:
+    """A budget as a document."""
     budget = optional(Budget, value)
     if budget is None:
         return None

@@ -1,16 +1,21 @@
 """The exchange that a session is in: the last message of a user, and where its answer begins in the log."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Max
 
+from helix_sessions.content import documents
 from helix_sessions.models import Event, Message
 from helix_sessions.store.engine import cursors
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.transcript.messages import get_messages
-from helix_sessions.types import Page
+from helix_sessions.store.engine.tables import Row, table
+from helix_sessions.store.transcript.messages import get_messages, opened
+from helix_sessions.types import JSON, Page
 
 _PAGES_OF_ONE_EXCHANGE = 5
+_SPEAKERS = ("user", "assistant")
 
 
 class Exchange(NamedTuple):
@@ -32,6 +37,25 @@ def find(store: Store, session_id: str, *, message_id: str | None = None) -> Exc
             undone = rows.filter(position__gt=row.position).aggregate(last=Max("truncated_seq"))["last"]
             return Exchange(row.position, row.content, max(row.seq, undone or 0))
     return None
+
+
+def last_words(
+    connection: BaseDatabaseWrapper, session_id: str, after: int = 0, unwritten: Iterable[Row] = ()
+) -> JSON:
+    """What the agent of a session said last, after an event, unless it was asked since. `unwritten`: the
+    messages that are about to be stored."""
+    found = table(Message)
+    rows = [dict(zip(found.columns, row, strict=True)) for row in unwritten]
+    spoken = [row for row in rows if row["role"] in _SPEAKERS]
+    if spoken:
+        last = spoken[-1]
+        message = documents.load(opened(session_id, last["content"], last["position"], last["seq"]))
+        return message.get("content") if last["role"] == "assistant" else None
+    stored = Message.objects.using(connection.alias).filter(session_id=session_id, role__in=_SPEAKERS)
+    row = stored.visible().order_by("-position").first()
+    if row is None or row.role != "assistant" or row.seq < after:
+        return None
+    return row.content.get("content")
 
 
 def page(
