@@ -137,6 +137,33 @@ class TestTheModel:
         assert [run.status for run in store.list_runs(session).items] == ["completed"]
         whole(store, session)
 
+    def test_who_drives_a_waiting_retry_asks_for_no_other_run(
+        self, store: SessionStore, session: str
+    ) -> None:
+        agent = ScriptedAgent([TransientError("busy", retry_after=120), "ok", "once more"])
+        store.admit_input(session, "hello")
+        runner = SessionRunner(agent)
+        assert runner.wake(session).kind == "idle"
+        assert runner.run(session).kind == "completed"
+        assert store.load_state(session).runnable_at is None
+        assert runner.sweep() == 0
+        assert said(store, session) == [("user", "hello"), ("assistant", "ok")]
+        whole(store, session)
+
+    def test_a_run_that_was_asked_for_follows_the_retry(self, store: SessionStore, session: str) -> None:
+        def busy(turn: TurnContext) -> None:
+            store.request_run(session)
+            raise TransientError("busy", retry_after=120)
+
+        agent = ScriptedAgent([busy, "ok", "once more"])
+        store.admit_input(session, "hello")
+        runner = SessionRunner(agent)
+        assert runner.wake(session).kind == "idle"
+        assert runner.run(session).kind == "completed"
+        assert runner.sweep() == 1
+        assert [text for _, text in said(store, session)] == ["hello", "ok", "once more"]
+        whole(store, session)
+
     def test_a_restart_forgets_no_attempt(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=60)] * 9)
         store.admit_input(session, "hello")

@@ -9,7 +9,6 @@ from helix_sessions import models
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import runnable, runner_notices, snapshots, state_rows
 from helix_sessions.store.state.summaries import summaries
 from helix_sessions.types import UNSET, SessionState, SessionSummary
@@ -44,7 +43,7 @@ def _request(
         now = timezone.now()
         when = now if at is None else max(at, now)
         before = [getattr(session, name) for name in _REQUEST]
-        if _is_waiting_for_retry(work):
+        if session.waits_for_retry:
             runnable.ask(work, when)
         else:
             runnable.request(work, when)
@@ -59,12 +58,6 @@ def _request(
             )
         custom = snapshots.read(work.connection, session.session_id, session.state_base, session.state_number)
     return state_rows.state_of(work.session, custom)
-
-
-def _is_waiting_for_retry(work: UnitOfWork) -> bool:
-    """The run under way failed for a time, and was left to the worker that takes it up again."""
-    session = work.session
-    return bool(session.run_id is not None and session.retry_attempt and session.lease_owner is None)
 
 
 def list_runnable(
