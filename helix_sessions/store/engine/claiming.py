@@ -34,8 +34,9 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import UNSET
 from helix_sessions.values.shares import Bounds
 
-NAMED, HAS_WORK = "named", "has work"
-"""How a session that is named is taken: in any case, or only if there is something to do for a driver."""
+NAMED, HAS_WORK, DUE = "named", "has work", "due"
+"""How a session that is named is taken: in any case, only if there is something to do for a driver, or only
+if it is runnable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +291,8 @@ def _selection_by_name(
     if wanted.session_owner is not UNSET:
         conditions.append('"owner_id" = %s')
         params.append(_key(dialect, wanted.session_owner))
-    if wanted.how == HAS_WORK:
-        conditions.append(_HAS_WORK.format(clock=dialect.moment))
+    if wanted.how != NAMED:
+        conditions.append((_DUE if wanted.how == DUE else _HAS_WORK).format(clock=dialect.moment))
         params += dialect.parameters([timezone.now()])
     where = " AND ".join(conditions)
     sql = f'SELECT "session_id", "lease_owner" FROM {table(Session).name} WHERE {where}'  # noqa: S608
@@ -303,8 +304,10 @@ def _waits_for_retry(prefix: str = "") -> str:
     return f'({prefix}"run_id" IS NOT NULL AND {prefix}"retry_attempt" > 0 AND {prefix}"lease_owner" IS NULL)'
 
 
+_DUE = '"runnable_at" <= {clock}'
+
 _HAS_WORK = (
-    '("runnable_at" <= {clock}'
+    f"({_DUE}"
     f' OR ("run_id" IS NOT NULL AND NOT {_waits_for_retry()})'
     ' OR ("run_id" IS NULL AND "pending_inputs" > 0 AND NOT "awaiting_client"'
     ' AND NOT "awaiting_children" AND "status" <> \'paused\'))'
