@@ -66,12 +66,13 @@ def drive(session_id: str, using: str | None, *, forced: bool) -> RunOutcome:
 
 
 def sweep(using: str | None) -> int:
-    """Fire the schedules that are due, and drive every session that is runnable and whose type has an agent;
-    how many those were."""
+    """Fire the schedules that are due, settle the deadlines that have passed, and drive every session that is
+    runnable and whose type has an agent; how many those were."""
     store, named = SessionStore(using), configured_agents()
     types = None if "*" in named else list(named)
     owner, swept = new_owner(), 0
     store.fire_schedules()
+    store.settle_expired_calls()
     while (driver := claim_next(store, owner, LEASE_SECONDS, agent_types=types)) is not None:
         runner = configured_runner(agent_for(driver.known.row.agent_type), store)
         swept += runner.drive_claimed(driver).kind != "idle"
