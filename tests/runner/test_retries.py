@@ -177,6 +177,26 @@ class TestTheModel:
         assert store.load_state(session).status == "failed"
         whole(store, session)
 
+    @pytest.mark.parametrize("stop", ["interrupt", "interrupted", "failed", "paused", "move"])
+    def test_a_new_prompt_has_all_its_attempts(self, store: SessionStore, session: str, stop: str) -> None:
+        busy = TransientError("busy", retry_after=60)
+        agent = ScriptedAgent([busy, TransientError("busy"), "ok"])
+        runner = SessionRunner(agent, retry=RetryPolicy(max_attempts=2, initial=0.001))
+        store.admit_input(session, "one")
+        assert runner.wake(session).kind == "idle"
+        if stop == "interrupt":
+            assert runner.interrupt(session).kind == "interrupted"
+        elif stop == "move":
+            store.move_session(session, "elsewhere")
+        else:
+            store.update_status(session, stop)
+        store.admit_input(session, "two")
+        store.request_run(session)
+        assert runner.sweep() == 1
+        assert [failure["attempt"] for failure in failures(store, session)] == [1, 1]
+        assert said(store, session)[-2:] == [("user", "two"), ("assistant", "ok")]
+        whole(store, session)
+
     def test_a_waiting_retry_is_interrupted(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=60)])
         SessionRunner(agent).run(session)
