@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from helix_sessions.agents import ToolOptions, current_turn
+from helix_sessions.agents import ToolOptions, current_turn, durable
 from helix_sessions.exceptions import TransientError
 from helix_sessions.runtime import RetryPolicy, SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
@@ -211,10 +211,21 @@ class TestTheModel:
         assert SessionRunner(agent, retry=policy).run(session).kind == "completed"
 
     def test_an_agents_own_policy(self, store: SessionStore, session: str) -> None:
-        agent = ScriptedAgent([TransientError("busy")] * 2)
-        agent.retry = RetryPolicy(max_attempts=1)  # type: ignore[attr-defined]
-        assert SessionRunner(agent).run(session).kind == "failed"
-        assert len(agent.turns) == 1
+        for number, policy in enumerate((RetryPolicy(max_attempts=1), {"max_attempts": 1})):
+            agent = ScriptedAgent([TransientError("busy")] * 2)
+            agent.retry = policy  # type: ignore[attr-defined]
+            assert SessionRunner(agent).run(session).kind == "failed"
+            assert SessionRunner(durable(agent)).run(session).kind == "failed"
+            assert len(agent.turns) == 2, number
+
+    def test_a_provider_that_asks_for_ages(self, store: SessionStore, session: str) -> None:
+        agent = ScriptedAgent([TransientError("busy", retry_after=1e12), "ok"])
+        assert SessionRunner(agent).run(session).kind == "idle"
+        at = store.load_state(session).runnable_at
+        assert at is not None
+        assert timedelta(days=30) < at - timezone.now() < timedelta(days=32)
+        due(store, session)
+        assert SessionRunner(agent).run(session).kind == "completed"
 
     @pytest.mark.parametrize("kind", ["plain", "async"])
     def test_turn_timeout(self, store: SessionStore, session: str, kind: str) -> None:
