@@ -170,7 +170,8 @@ def run_session(*, session_id: str, database: str | None = None) -> Summary:
 
 @task
 def sweep_sessions(*, database: str | None = None) -> Summary:
-    """Wake runnable sessions without a driver, recover what lost workers left. Schedule it every minute."""
+    """Drive runnable sessions, recover what lost workers left, fire schedules, settle deadlines. Schedule it
+    every minute."""
     return {"swept": sweep(database)}
 
 

@@ -1,6 +1,7 @@
 """What the errors of any provider's client have in common: a status, and how long to wait."""
 
 import email.utils
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,7 +62,8 @@ def _response(error: BaseException) -> Any:
 def _seconds(text: str) -> float | None:
     """Of a number, or of a date."""
     try:
-        return max(float(text), 0.0)
+        seconds = float(text)
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:

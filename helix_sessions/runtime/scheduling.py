@@ -6,13 +6,13 @@ Where `TASKS` is not configured none is scheduled, and `manage.py run_sessions` 
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import NotConfigured
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.compaction import configured_policy, configured_summarizer
 from helix_sessions.runtime.loop.runner import LEASE_SECONDS, SessionRunner, claim_next, new_owner
+from helix_sessions.runtime.loop.session_loop import IDLE
 from helix_sessions.runtime.sources import configured_sources
 from helix_sessions.store import SessionStore
 from helix_sessions.types import RunOutcome
@@ -56,21 +56,23 @@ def configured_runner(agent: Any, store: SessionStore, **options: Any) -> Sessio
 
 
 def drive(session_id: str, using: str | None, *, forced: bool) -> RunOutcome:
-    """What the tasks do."""
+    """What the tasks do: a run, if it is `forced`, or else what is due. For a hint that comes too late that
+    is nothing."""
     runner = runner_for(session_id, using)
-    at = runner.store.load_state(session_id).runnable_at
-    if forced or (at is not None and at <= timezone.now()):
+    if forced:
         return runner.run(session_id)
-    return runner.wake(session_id)
+    driver = runner.claim_due(session_id)
+    return IDLE if driver is None else runner.drive_claimed(driver)
 
 
 def sweep(using: str | None) -> int:
-    """Fire the schedules that are due, and drive every session that is runnable and whose type has an agent;
-    how many those were."""
+    """Fire the schedules that are due, settle the deadlines that have passed, and drive every session that is
+    runnable and whose type has an agent; how many those were."""
     store, named = SessionStore(using), configured_agents()
     types = None if "*" in named else list(named)
     owner, swept = new_owner(), 0
     store.fire_schedules()
+    store.settle_expired_calls()
     while (driver := claim_next(store, owner, LEASE_SECONDS, agent_types=types)) is not None:
         runner = configured_runner(agent_for(driver.known.row.agent_type), store)
         swept += runner.drive_claimed(driver).kind != "idle"

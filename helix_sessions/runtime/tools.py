@@ -262,9 +262,8 @@ class ToolCalls:
         if isinstance(error, Stopped) or not 0 < tries <= self._toolbox.options(call["name"]).retries:
             return None
         self._log_again(call, tries + 1, storable(words(error)))
-        wait = self._policy.initial * self._policy.factor ** (tries - 1)
-        asked_for = getattr(error, "retry_after", None) or 0
-        return min(max(min(wait, self._policy.maximum), asked_for), retries.IN_PLACE_SECONDS)
+        wait = max(retries.backoff(self._policy, tries), retries.asked_for(error))
+        return min(wait, retries.IN_PLACE_SECONDS)
 
     def tried(self, tries: Mapping[str, int]) -> None:
         """Say how often calls were made before, by owners that are gone."""

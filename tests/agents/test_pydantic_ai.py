@@ -434,8 +434,8 @@ class TestErrors:
     def test_retry_after_is_honoured(self, store: SessionStore) -> None:
         from helix_sessions.agents.pydantic_ai.errors import translated
 
-        for headers, wait in (({"Retry-After": "7"}, 7.0), ({}, None), ({"Retry-After": "soon"}, None)):
-            error = translated(self.error(429, **headers))
+        for asked, wait in (("7", 7.0), (None, None), ("soon", None), ("1e400", None)):
+            error = translated(self.error(429, **({} if asked is None else {"Retry-After": asked})))
             assert isinstance(error, TransientError)
             assert error.retry_after == wait
 

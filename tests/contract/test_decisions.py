@@ -12,6 +12,7 @@ from helix_sessions.models import Run as RunRow
 from helix_sessions.models import Session
 from helix_sessions.runtime import SessionRuntime, SuspendSession
 from helix_sessions.store import SessionStore
+from helix_sessions.store.driving import claims
 from helix_sessions.types import Lease, SubSessionRef
 from tests.contract.suspended import asked, calling, child, suspend, suspended, wait_for
 from tests.invariants import assert_healthy, assert_invariants, dump
@@ -84,6 +85,24 @@ def test_the_run_ends_and_the_driver_is_fenced(store: SessionStore) -> None:
             store.update_run_status("s", run_id, "completed")
         assert dump() == rows, name
         assert_healthy("s")
+
+
+def test_drivers_that_died_are_counted_and_no_others(store: SessionStore) -> None:
+    """A crash loop is drivers whose leases ran out. One that a decision stops was alive."""
+    for name, (decide, _, _, status) in DECISIONS.items():
+        for ttl, counted in ((300, 3), (0, 4)):
+            store.delete_session("s")
+            store.create_session("s", agent_type="a")
+            store.create_checkpoint("s")
+            for seconds in (0, 0, 0, ttl):
+                driver = claims.claim_session(store, "s", "driver", seconds, forced=True)
+            assert driver is not None
+            driver.load(to_run=False)
+            driver.begin(forced=True, turn=None)
+            assert Session.objects.get().attempts == 4
+            decide(store)
+            anew = status == "completed"
+            assert Session.objects.get().attempts == (0 if anew else counted), (name, ttl)
 
 
 def test_a_driver_decides_for_itself(store: SessionStore) -> None:

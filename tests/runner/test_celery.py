@@ -4,15 +4,18 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from helix_sessions.models import Session
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from tests.contract.suspended import asked, suspended
 from tests.invariants import assert_invariants
 
 celery = pytest.importorskip("celery")
@@ -80,3 +83,11 @@ def test_from_admission_to_completion(store: SessionStore, shop: ModuleType, set
     until(lambda: store.get_lease("s") is None)
     assert store.load_state("s").status == "completed"
     assert_invariants("s")
+
+    store.create_session("late", agent_type="support")
+    over = timezone.now() + timedelta(seconds=0.05)
+    suspended(store, "late", asked("a", deadline=over))
+    until(lambda: timezone.now() > over)
+    shop.sweep_sessions.delay()
+    until(lambda: store.load_state("late").status == "completed")
+    assert_invariants("late")

@@ -40,6 +40,20 @@ def wake(store: SessionStore) -> None:
     store.wake("s")
 
 
+def rewind(store: SessionStore) -> None:
+    store.rewind("s")
+
+
+def interrupt(store: SessionStore) -> None:
+    store.update_status("s", "interrupted")
+
+
+def end_run(store: SessionStore) -> None:
+    run = store.get_current_run("s")
+    assert run is not None
+    store.update_run_status("s", run.run_id, "interrupted")
+
+
 DECISIONS: dict[str, tuple[Callable[[SessionStore], None], str, str]] = {
     "fail": (fail, "failed", "failed"),
     "pause": (pause, "paused", "interrupted"),
@@ -90,6 +104,30 @@ class TestOutside:
         for _ in range(3):
             SessionRunner(ScriptedAgent(["by another"])).sweep()
         assert said(store, session)[-1] == ("assistant", "by another")
+        whole(store, session)
+
+    @each("decide", [interrupt, fail, pause, move, rewind, wake, end_run])
+    def test_stopped_drivers_are_no_crash_loop(
+        self, store: SessionStore, session: str, settings: Any, decide: Any
+    ) -> None:
+        settings.HELIX_SESSIONS = {"MAX_INTERRUPTED_ATTEMPTS": 2}
+
+        def decided(turn: TurnContext) -> str:
+            decide(store)
+            return "too late"
+
+        store.create_checkpoint(session)
+        agent = ScriptedAgent([decided] * 5 + ["fine"])
+        for _ in range(6):
+            store.admit_input(session, "hello")
+            store.request_run(session)
+            SessionRunner(agent).sweep()
+        reasons = [
+            event.data.get("failure_reason") for event in store.get_events(session, types=["status_changed"])
+        ]
+        assert "crash_loop" not in reasons
+        assert ("assistant", "fine") in said(store, session)
+        assert store.load_state(session).status == "completed"
         whole(store, session)
 
     def test_an_ended_run_is_not_changed(self, store: SessionStore, session: str) -> None:

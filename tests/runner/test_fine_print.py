@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from helix_sessions.exceptions import Fenced, TransientError
 from helix_sessions.models import Session
-from helix_sessions.runtime import RetryPolicy, SessionRunner, Spawn, TurnContext, TurnOutcome
+from helix_sessions.runtime import RetryPolicy, SessionRunner, Spawn, TurnContext, TurnOutcome, scheduling
 from helix_sessions.runtime.loop.worker import Worker
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
@@ -152,6 +153,19 @@ class TestRequests:
         time.sleep(0.06)
         assert SessionRunner(ScriptedAgent("ok")).run(session).kind == "completed"
         whole(store, session)
+
+    def test_sweeps_settle_deadlines(self, store: SessionStore, session: str, settings: Any) -> None:
+        """The runner's, and that of tasks and Celery."""
+        agent = ScriptedAgent("ok", "ok")
+        settings.HELIX_SESSIONS = {"AGENTS": {"a": agent}, "WAKER": None}
+        for sweep in (SessionRunner(agent).sweep, partial(scheduling.sweep, None)):
+            store.delete_session(session)
+            store.create_session(session, agent_type="a")
+            suspended(store, session, asked("a", deadline=timezone.now() + timedelta(seconds=0.05)))
+            time.sleep(0.06)
+            assert sweep() == 1
+            assert said(store, session)[-1] == ("assistant", "ok")
+            whole(store, session)
 
     def test_workers_settle_deadlines(self, store: SessionStore, session: str, settings: Any) -> None:
         settings.HELIX_SESSIONS = {"AGENTS": {"a": ScriptedAgent()}}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from helix_sessions.agents import ToolOptions, current_turn
+from helix_sessions.agents import ToolOptions, current_turn, durable
 from helix_sessions.exceptions import TransientError
 from helix_sessions.runtime import RetryPolicy, SessionRunner, TurnContext, TurnOutcome
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
@@ -137,6 +137,33 @@ class TestTheModel:
         assert [run.status for run in store.list_runs(session).items] == ["completed"]
         whole(store, session)
 
+    def test_who_drives_a_waiting_retry_asks_for_no_other_run(
+        self, store: SessionStore, session: str
+    ) -> None:
+        agent = ScriptedAgent([TransientError("busy", retry_after=120), "ok", "once more"])
+        store.admit_input(session, "hello")
+        runner = SessionRunner(agent)
+        assert runner.wake(session).kind == "idle"
+        assert runner.run(session).kind == "completed"
+        assert store.load_state(session).runnable_at is None
+        assert runner.sweep() == 0
+        assert said(store, session) == [("user", "hello"), ("assistant", "ok")]
+        whole(store, session)
+
+    def test_a_run_that_was_asked_for_follows_the_retry(self, store: SessionStore, session: str) -> None:
+        def busy(turn: TurnContext) -> None:
+            store.request_run(session)
+            raise TransientError("busy", retry_after=120)
+
+        agent = ScriptedAgent([busy, "ok", "once more"])
+        store.admit_input(session, "hello")
+        runner = SessionRunner(agent)
+        assert runner.wake(session).kind == "idle"
+        assert runner.run(session).kind == "completed"
+        assert runner.sweep() == 1
+        assert [text for _, text in said(store, session)] == ["hello", "ok", "once more"]
+        whole(store, session)
+
     def test_a_restart_forgets_no_attempt(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=60)] * 9)
         store.admit_input(session, "hello")
@@ -164,6 +191,26 @@ class TestTheModel:
         assert len(store.list_runs(session).items) == 1
         whole(store, session)
 
+    @pytest.mark.parametrize("stop", ["interrupt", "interrupted", "failed", "paused", "move"])
+    def test_a_new_prompt_has_all_its_attempts(self, store: SessionStore, session: str, stop: str) -> None:
+        busy = TransientError("busy", retry_after=60)
+        agent = ScriptedAgent([busy, TransientError("busy"), "ok"])
+        runner = SessionRunner(agent, retry=RetryPolicy(max_attempts=2, initial=0.001))
+        store.admit_input(session, "one")
+        assert runner.wake(session).kind == "idle"
+        if stop == "interrupt":
+            assert runner.interrupt(session).kind == "interrupted"
+        elif stop == "move":
+            store.move_session(session, "elsewhere")
+        else:
+            store.update_status(session, stop)
+        store.admit_input(session, "two")
+        store.request_run(session)
+        assert runner.sweep() == 1
+        assert [failure["attempt"] for failure in failures(store, session)] == [1, 1]
+        assert said(store, session)[-2:] == [("user", "two"), ("assistant", "ok")]
+        whole(store, session)
+
     def test_a_waiting_retry_is_interrupted(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=60)])
         SessionRunner(agent).run(session)
@@ -178,10 +225,21 @@ class TestTheModel:
         assert SessionRunner(agent, retry=policy).run(session).kind == "completed"
 
     def test_an_agents_own_policy(self, store: SessionStore, session: str) -> None:
-        agent = ScriptedAgent([TransientError("busy")] * 2)
-        agent.retry = RetryPolicy(max_attempts=1)  # type: ignore[attr-defined]
-        assert SessionRunner(agent).run(session).kind == "failed"
-        assert len(agent.turns) == 1
+        for number, policy in enumerate((RetryPolicy(max_attempts=1), {"max_attempts": 1})):
+            agent = ScriptedAgent([TransientError("busy")] * 2)
+            agent.retry = policy  # type: ignore[attr-defined]
+            assert SessionRunner(agent).run(session).kind == "failed"
+            assert SessionRunner(durable(agent)).run(session).kind == "failed"
+            assert len(agent.turns) == 2, number
+
+    def test_a_provider_that_asks_for_ages(self, store: SessionStore, session: str) -> None:
+        agent = ScriptedAgent([TransientError("busy", retry_after=1e12), "ok"])
+        assert SessionRunner(agent).run(session).kind == "idle"
+        at = store.load_state(session).runnable_at
+        assert at is not None
+        assert timedelta(days=30) < at - timezone.now() < timedelta(days=32)
+        due(store, session)
+        assert SessionRunner(agent).run(session).kind == "completed"
 
     @pytest.mark.parametrize("kind", ["plain", "async"])
     def test_turn_timeout(self, store: SessionStore, session: str, kind: str) -> None:

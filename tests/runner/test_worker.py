@@ -18,14 +18,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from helix_sessions.exceptions import NotConfigured
+from helix_sessions.exceptions import NotConfigured, TransientError
 from helix_sessions.management.commands.run_sessions import Command
-from helix_sessions.runtime import SessionRunner
+from helix_sessions.runtime import SessionRunner, TurnContext
 from helix_sessions.runtime.agents import agent_for, configured_agents
 from helix_sessions.runtime.companion import WebhookSender
 from helix_sessions.runtime.loop.presence import Presence
 from helix_sessions.runtime.loop.worker import Worker
+from helix_sessions.runtime.scheduling import drive, sweep
+from helix_sessions.runtime.scripted import ScriptedAgent
 from helix_sessions.store import SessionStore
+from tests.invariants import assert_invariants
 from tests.parallel import ROOT, joined_database_environment
 from tests.runner.agents import Hanging
 from tests.runner.test_activities import said, whole
@@ -100,6 +103,71 @@ class TestTasks:
         store.request_run("s", at=timezone.now() + timedelta(milliseconds=50))
         time.sleep(0.06)
         assert done(tasks.sweep_sessions) == {"swept": 1}
+
+
+class TestHints:
+    """A task says no more than that a session may be due: the row decides."""
+
+    def hint(self, session: str = "s") -> str:
+        return drive(session, None, forced=False).kind
+
+    def with_agent(self, store: SessionStore, settings: Any, *script: Any, **more: Any) -> ScriptedAgent:
+        agent = ScriptedAgent(*script)
+        settings.HELIX_SESSIONS = {"AGENTS": {"support": agent}, "WAKER": None, **more}
+        store.create_session("s", agent_type="support")
+        return agent
+
+    @pytest.mark.parametrize("policy", ["fail", "leave"])
+    def test_it_recovers_as_the_settings_say(self, store: SessionStore, settings: Any, policy: str) -> None:
+        agent = self.with_agent(store, settings, "never", RECOVERY={"*": policy})
+        store.fenced(store.acquire_lease("s", "dead", 0)).begin_turn("s", message="hello")
+        status = {"fail": "failed", "leave": "active"}[policy]
+        for _ in range(2):
+            self.hint()
+            assert store.load_state("s").status == status
+        assert not agent.turns
+        assert_invariants("s")
+
+    def test_a_second_one_leaves_the_inbox_of_a_failed_session(
+        self, store: SessionStore, settings: Any
+    ) -> None:
+        self.with_agent(store, settings, ValueError("no"))
+        for prompt in ("one", "two"):
+            store.admit_input("s", prompt, delivery="queue")
+        assert [self.hint(), self.hint()] == ["failed", "idle"]
+        assert said(store, "s") == [("user", "one")]
+        assert (store.load_state("s").status, len(store.list_inputs("s"))) == ("failed", 1)
+        whole(store, "s")
+
+    def test_a_second_one_leaves_what_is_only_admitted(self, store: SessionStore, settings: Any) -> None:
+        self.with_agent(store, settings)
+        store.admit_input("s", "one")
+        assert self.hint() == "completed"
+        store.admit_input("s", "quiet", resume=False)
+        assert self.hint() == "idle"
+        assert len(store.list_inputs("s")) == 1
+        assert SessionRunner(ScriptedAgent()).wake("s").kind == "completed", "somebody wakes it"
+
+    def test_a_retry_that_was_brought_forward_is_made_once(self, store: SessionStore, settings: Any) -> None:
+        self.with_agent(store, settings, TransientError("busy", retry_after=60), "ok", "once more")
+        store.admit_input("s", "hello")
+        assert [self.hint(), self.hint()] == ["idle", "idle"]
+        store.request_run("s")
+        assert [self.hint(), self.hint()] == ["completed", "idle"]
+        assert sweep(None) == 0
+        assert said(store, "s") == [("user", "hello"), ("assistant", "ok")]
+        whole(store, "s")
+
+    def test_one_that_comes_while_another_drives(self, store: SessionStore, settings: Any) -> None:
+        def meanwhile(turn: TurnContext) -> None:
+            store.admit_input("s", "two", delivery="queue")
+            assert self.hint() == "idle"
+            raise ValueError("no")
+
+        self.with_agent(store, settings, meanwhile)
+        store.admit_input("s", "one", delivery="queue")
+        assert self.hint() == "failed"
+        assert (store.load_state("s").status, len(store.list_inputs("s"))) == ("failed", 1)
 
 
 class TestWorker:

@@ -1,5 +1,6 @@
 """How long a failed call is left alone."""
 
+import math
 from typing import Any
 
 from helix_sessions.exceptions import TransientError
@@ -27,10 +28,24 @@ def test_the_waits_of_a_model_call() -> None:
         "unless it is named": (ValueError("no"), RetryPolicy(jitter=0.0, retry_on=(ValueError,)), [1.0]),
         "what the provider asks for": (TransientError("busy", retry_after=90), PLAIN, [90.0, 90.0]),
         "if that is longer": (TransientError("busy", retry_after=0.5), PLAIN, [1.0, 2.0]),
+        "for a month at most": (TransientError("busy", retry_after=1e12), PLAIN, [retries.LONGEST_SECONDS]),
+        "even if it is no float": (
+            TransientError("busy", retry_after=10**400),
+            PLAIN,
+            [retries.LONGEST_SECONDS],
+        ),
+        "not for ever": (TransientError("busy", retry_after=math.inf), PLAIN, [1.0, 2.0]),
+        "nor for no number": (TransientError("busy", retry_after=math.nan), PLAIN, [1.0, 2.0]),
     }
     for what, (error, policy, expected) in waits.items():
         found = [retries.delay(error, policy, attempt) for attempt in range(1, len(expected) + 1)]
         assert found == expected, what
+
+
+def test_the_wait_after_thousands_of_attempts() -> None:
+    for initial, wait in ((1.0, 60.0), (0.0, 0.0)):
+        policy = RetryPolicy(initial=initial, jitter=0.0, max_attempts=10**6)
+        assert retries.delay(TransientError("busy"), policy, 99_999) == wait
 
 
 def test_jitter_spreads_them() -> None:
@@ -63,4 +78,7 @@ def test_the_waits_of_a_tool_are_in_place() -> None:
     assert told == [2, 3, 4, 5, 10]
     work.tried({"c": 1})
     assert work._again(call, TransientError("busy", retry_after=3)) == 3.0
+    for odd in ("5", math.nan, math.inf):
+        work.tried({"c": 1})
+        assert work._again(call, TransientError("busy", retry_after=odd)) == 1.0  # type: ignore[arg-type]
     assert work._again(call, Stopped()) is None, "who is asked to stop begins nothing again"

@@ -23,7 +23,7 @@ from helix_sessions.store.driving.boundaries import INTERRUPTED, REFUSED, Ending
 from helix_sessions.store.driving.suspensions import Interrupted
 from helix_sessions.store.driving.turn_log import TurnStart
 from helix_sessions.types import RetryPolicy, ToolRule
-from helix_sessions.values.agents import AgentDefinition
+from helix_sessions.values.agents import AgentDefinition, value_of
 
 _log = logging.getLogger("helix_sessions.runner")
 
@@ -350,7 +350,8 @@ class RunLoop:
 
     @property
     def _retry_policy(self) -> RetryPolicy:
-        return getattr(self._agent, "retry", None) or self._bounds.retry
+        own = getattr(self._agent, "retry", None)
+        return value_of(RetryPolicy, own) if own else self._bounds.retry
 
     @property
     def _turn_timeout(self) -> float | None:

@@ -135,6 +135,16 @@ class SessionRunner:
         """Take the next session that is runnable, to be driven by `drive_claimed` in this thread."""
         return claim_next(self.store, self.owner, self.lease_ttl, agent_types=self.agent_types)
 
+    def claim_due(self, session_id: str) -> Driver | None:
+        """Take this session, if it is runnable and may run now."""
+        bounded = not driving.get()
+        try:
+            return claim_session(
+                self.store, session_id, self.owner, self.lease_ttl, due=True, bounded=bounded
+            )
+        except (LeaseHeld, NoShare):
+            return None
+
     def drive_claimed(self, driver: Driver) -> RunOutcome:
         """Drive a session that was claimed."""
         return finished(self._drive_claimed(Inline(), driver))

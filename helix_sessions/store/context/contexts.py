@@ -86,8 +86,8 @@ def move_session(
     with store._write(session_id, expected_version, columns=ALL_COLUMNS) as work:
         session = work.session
         before = None if session.location is None else documents.load(session.location)
-        work.change(location=text, fence=session.fence + 1)
-        work.change(lease_owner=None, lease_token=None, lease_expires_at=None)
+        work.change(location=text)
+        ownership.fence(work)
         work.is_drivers = False  # a driver that moves its session leaves it to one at the new place
         ownership.interrupt(work, "session_moved")
         work.delete(ContextEpoch)

@@ -10,7 +10,7 @@ from helix_sessions.exceptions import LeaseHeld
 from helix_sessions.messages.tool_ledger import ToolCall, calls_in, logged_call
 from helix_sessions.store.driving.driver import Driver
 from helix_sessions.store.engine import claiming, open_calls
-from helix_sessions.store.engine.claiming import HAS_WORK, NAMED, Claimed, Wanted
+from helix_sessions.store.engine.claiming import DUE, HAS_WORK, NAMED, Claimed, Wanted
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.runs import leases, runs
 from helix_sessions.store.sessions import recover
@@ -35,18 +35,25 @@ def claim_next(
 
 
 def claim_session(
-    store: Store, session_id: str, owner: str, ttl: float, *, forced: bool = False, bounded: bool = True
+    store: Store,
+    session_id: str,
+    owner: str,
+    ttl: float,
+    *,
+    forced: bool = False,
+    due: bool = False,
+    bounded: bool = True,
 ) -> Driver | None:
-    """Take a session: `forced` in any case, which is a request for a run, or else only if there is something
-    to do. `None`: there is nothing. `LeaseHeld` while another owner's lease is live; `NoShare` while as many
-    run at once as may, if it is `bounded`."""
+    """Take a session: `forced` in any case, which is a request for a run; `due`, only if it is runnable; or
+    else only if there is something to do. `None`: it is not taken. `LeaseHeld` while another owner's lease is
+    live; `NoShare` while as many run at once as may, if it is `bounded`."""
     key = session_key(session_id)
     wanted = Wanted(
         owner=owner,
         token=os.urandom(8).hex(),
         ttl=timedelta(seconds=ttl),
         session_id=key,
-        how=NAMED if forced else HAS_WORK,
+        how=NAMED if forced else DUE if due else HAS_WORK,
         session_owner=store._owner,
         requested=forced,
         bounded=bounded,

@@ -159,6 +159,8 @@ class Driver:
             interrupts.clear(work)  # one that was there before the claim was meant for another run
             run = turns.go_on(work, None, run_id, text, fresh=True)
             self._promote(work, known, taken)
+            if taken and work.session.retry_attempt:  # of the prompt before
+                work.change(retry_attempt=0)
             if turn is not None:
                 start_turn(work, run_id, turn)
             return run

@@ -34,8 +34,9 @@ from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import UNSET
 from helix_sessions.values.shares import Bounds
 
-NAMED, HAS_WORK = "named", "has work"
-"""How a session that is named is taken: in any case, or only if there is something to do for a driver."""
+NAMED, HAS_WORK, DUE = "named", "has work", "due"
+"""How a session that is named is taken: in any case, only if there is something to do for a driver, or only
+if it is runnable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Wanted:
     agent_types: tuple[str, ...] | None = None
     session_owner: Any = UNSET
     requested: bool = False
-    """The taking is a request for a run as well."""
+    """The taking is a request for a run as well, unless it takes up one that waits for its next attempt."""
     bounded: bool = True
     """Whether `CONCURRENCY` is asked. A drive inside another would wait for itself."""
 
@@ -175,6 +176,8 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
         if bounds is not None and not shares.has_room(tree.connection, work.session, taken=False):
             raise NoShare
         work.versioned = False
+        if wanted.requested and not work.session.waits_for_retry:
+            work.change(run_requested=True)
         until = dialect_of(tree.connection).clock(tree.connection) + wanted.ttl
         work.change(
             fence=work.session.fence + 1,
@@ -185,8 +188,6 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
             deferred=True,
             attempts=work.session.attempts + 1,
         )
-        if wanted.requested:
-            work.change(run_requested=True)
     if wanted.session_id is None:
         _turns[_place(using, wanted)] = turn
     return Claimed(work.session, before)
@@ -258,7 +259,7 @@ for a claim that is a request as well, or a part of another transaction."""
 def _claim_sql(dialect: Dialect, selection: str, requested: bool, *, lazily: bool) -> str:
     """Take a session that is named."""
     sessions = table(Session)
-    asks = ', "run_requested" = true' if requested else ""
+    asks = f', "run_requested" = s."run_requested" OR NOT {_waits_for_retry("s.")}' if requested else ""
     return (
         f"WITH next AS ({selection}) UPDATE {sessions.name} s SET {_TAKEN}{asks}"  # noqa: S608
         f' FROM next WHERE s."session_id" = next."session_id"{_FLUSHED_LATER if lazily else ""}'
@@ -290,17 +291,24 @@ def _selection_by_name(
     if wanted.session_owner is not UNSET:
         conditions.append('"owner_id" = %s')
         params.append(_key(dialect, wanted.session_owner))
-    if wanted.how == HAS_WORK:
-        conditions.append(_HAS_WORK.format(clock=dialect.moment))
+    if wanted.how != NAMED:
+        conditions.append((_DUE if wanted.how == DUE else _HAS_WORK).format(clock=dialect.moment))
         params += dialect.parameters([timezone.now()])
     where = " AND ".join(conditions)
     sql = f'SELECT "session_id", "lease_owner" FROM {table(Session).name} WHERE {where}'  # noqa: S608
     return (dialect.locking(sql), [*params, *dialect.waiting()]) if locking else (sql, params)
 
 
+def _waits_for_retry(prefix: str = "") -> str:
+    """`SessionRow.waits_for_retry`, as a condition."""
+    return f'({prefix}"run_id" IS NOT NULL AND {prefix}"retry_attempt" > 0 AND {prefix}"lease_owner" IS NULL)'
+
+
+_DUE = '"runnable_at" <= {clock}'
+
 _HAS_WORK = (
-    '("runnable_at" <= {clock}'
-    ' OR ("run_id" IS NOT NULL AND ("retry_attempt" = 0 OR "lease_owner" IS NOT NULL))'
+    f"({_DUE}"
+    f' OR ("run_id" IS NOT NULL AND NOT {_waits_for_retry()})'
     ' OR ("run_id" IS NULL AND "pending_inputs" > 0 AND NOT "awaiting_client"'
     ' AND NOT "awaiting_children" AND "status" <> \'paused\'))'
 )

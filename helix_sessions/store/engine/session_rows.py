@@ -67,6 +67,11 @@ class SessionRow:
                 known["state_digest"] = encryption.unveil(session_id, known["state_digest"])
         return row
 
+    @property
+    def waits_for_retry(self) -> bool:
+        """The call of the model failed for a time, and the run under way is left to the next driver."""
+        return bool(self.run_id is not None and self.retry_attempt and self.lease_owner is None)
+
     def _open(self, session_id: str, name: str) -> None:
         text = self.__dict__.pop(name)
         try:

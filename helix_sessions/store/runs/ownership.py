@@ -49,6 +49,15 @@ def interrupt(work: UnitOfWork, reason: str | None = None) -> None:
 
 def revoke(work: UnitOfWork) -> None:
     """Fence the holder of the locked session's lease, unless this is its own write."""
+    if not work.is_drivers and work.session.lease_owner is not None:
+        fence(work)
+
+
+def fence(work: UnitOfWork) -> None:
+    """Raise the locked session's fence, and end its lease. The attempt of its holder counts only if that one
+    has died: its lease has expired."""
     session = work.session
-    if not work.is_drivers and session.lease_owner is not None:
-        work.change(fence=session.fence + 1, lease_owner=None, lease_token=None, lease_expires_at=None)
+    until = session.lease_expires_at
+    if session.attempts and until is not None and until > work.dialect.clock(work.connection):
+        work.change(attempts=session.attempts - 1)
+    work.change(fence=session.fence + 1, lease_owner=None, lease_token=None, lease_expires_at=None)

@@ -9,7 +9,6 @@ from helix_sessions import models
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.store import Store
-from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.state import runnable, runner_notices, snapshots, state_rows
 from helix_sessions.store.state.summaries import summaries
 from helix_sessions.types import UNSET, SessionState, SessionSummary
@@ -44,13 +43,12 @@ def _request(
         now = timezone.now()
         when = now if at is None else max(at, now)
         before = [getattr(session, name) for name in _REQUEST]
-        waits_for_retry = _is_waiting_for_retry(work)
-        if waits_for_retry:
+        if session.waits_for_retry:
             runnable.ask(work, when)
         else:
             runnable.request(work, when)
         if anew and (session.attempts or session.retry_attempt):
-            work.change(attempts=0, retry_attempt=1 if waits_for_retry else 0)
+            work.change(attempts=0, retry_attempt=1 if session.waits_for_retry else 0)
         if before != [getattr(session, name) for name in _REQUEST]:
             data = {"at": None if at is None else when.isoformat(), "retry": anew or None}
             work.event("run_requested", {name: value for name, value in data.items() if value is not None})
@@ -60,12 +58,6 @@ def _request(
             )
         custom = snapshots.read(work.connection, session.session_id, session.state_base, session.state_number)
     return state_rows.state_of(work.session, custom)
-
-
-def _is_waiting_for_retry(work: UnitOfWork) -> bool:
-    """The run under way failed for a time, and was left to the worker that takes it up again."""
-    session = work.session
-    return bool(session.run_id is not None and session.retry_attempt and session.lease_owner is None)
 
 
 def list_runnable(
