@@ -13,6 +13,7 @@ from rest_framework.exceptions import ValidationError as DrfValidationError
 
 from helix_sessions.api.schema import Query
 from helix_sessions.models import Run, Session
+from helix_sessions.models.session_querysets import is_runnable
 from helix_sessions.store.engine import inputs
 from helix_sessions.types import RUN_STATUSES, SESSION_STATUSES
 
@@ -85,9 +86,16 @@ class SessionFilter(filters.FilterSet):  # type: ignore[misc]
         "interrupt_requested_at", "isnull", exclude=True, label="Whether it was asked to stop."
     )
 
+    runnable = filters.BooleanFilter(
+        method="that_are_runnable", label="Whether a driver has something to do, and it has none."
+    )
+
     class Meta:
         model = Session
         fields: list[str] = []
+
+    def that_are_runnable(self, rows: Any, name: str, value: bool) -> Any:
+        return rows.filter(is_runnable()) if value else rows.exclude(is_runnable())
 
     def of_owner(self, rows: Any, name: str, value: str) -> Any:
         return rows.owned_by(inputs.owner_key(value))

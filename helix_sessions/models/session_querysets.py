@@ -30,6 +30,18 @@ def is_stuck(since: datetime) -> models.Q:
     return RUNNING & models.Q(LessThan(Coalesce("last_agent_activity_at", "updated_at"), since))
 
 
+def is_unleased(now: datetime | None = None) -> models.Q:
+    """Without a lease, or with an expired one."""
+    expired = models.Q(lease_expires_at__lte=now or LeaseClock())
+    return models.Q(lease_expires_at__isnull=True) | expired
+
+
+def is_runnable(now: datetime | None = None) -> models.Q:
+    """A driver has something to do, and they have none."""
+    # By the clock that says when they are; leases go by the database's.
+    return models.Q(runnable_at__lte=now or timezone.now()) & is_unleased(now)
+
+
 class SessionQuerySet(models.QuerySet["Session"]):
     """Filters of sessions, by the words of the domain."""
 
@@ -75,9 +87,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def runnable(self, now: datetime | None = None) -> Self:
         """A driver has something to do, and they have none; the first to become runnable first."""
-        # By the clock that says when they are; leases go by the database's.
-        due = self.unleased(now).filter(runnable_at__lte=now or timezone.now())
-        return due.order_by("runnable_at", "session_id")
+        return self.filter(is_runnable(now)).order_by("runnable_at", "session_id")
 
     def leased(self, now: datetime | None = None) -> Self:
         """An owner has a lease that has not expired."""
@@ -85,8 +95,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def unleased(self, now: datetime | None = None) -> Self:
         """Without a lease, or with an expired one."""
-        expired = models.Q(lease_expires_at__lte=now or LeaseClock())
-        return self.filter(models.Q(lease_expires_at__isnull=True) | expired)
+        return self.filter(is_unleased(now))
 
     def abandoned(self, now: datetime | None = None) -> Self:
         """A run is under way, and the lease of its driver has expired."""

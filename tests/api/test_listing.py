@@ -137,6 +137,21 @@ class TestSessionFilters:
     def test_each(self, query, wanted, api):
         assert self.found(api, **query) == wanted
 
+    def test_runnable(self, api, store):
+        everything = {"root", "child", "late"}
+        assert self.found(api, runnable="true") == set()
+        assert self.found(api, runnable="false") == everything
+        store.request_run("late")
+        store.request_run("child", at=timezone.now() + timedelta(hours=1))
+        assert self.found(api, runnable="true") == {"late"}
+        assert self.found(api, runnable="false") == everything - {"late"}
+        store.request_run("child")
+        page = api.get("/api/sessions/", {"runnable": "true", "limit": 1}).json()
+        assert [item["session_id"] for item in page["items"]] == ["late"], "newest first, as every listing"
+        assert page["next_cursor"]
+        store.acquire_lease("late", "worker", 60)
+        assert self.found(api, runnable="true") == {"child"}, "the other has a driver"
+
     def test_owner(self, api, user, stranger):
         assert len(self.found(api, owner=user.pk)) == 3
         assert self.found(api, owner=stranger.pk) == set()
