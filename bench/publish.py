@@ -17,7 +17,7 @@ from bench.report import number
 from bench.results import Results, Row
 from bench.scale import FULL
 from bench.stored import SECTION as STORED
-from bench.targets import Target, targets
+from bench.targets import MISSED, Target, targets
 
 ROOT = Path(__file__).parent.parent
 LATEST = ROOT / "bench" / "results" / "latest.json"
@@ -104,9 +104,10 @@ def _targets(found: list[Target]) -> str:
         measured = "" if target.measured is None else f"{target.measured:.2f}"
         quiet = "" if target.quiet is None else f"{target.quiet:.2f}"
         sign = "≥" if target.at_least else "≤"
-        lines.append(
-            f"| {target.what} | {measured} | {quiet} | {sign} {target.limit:g} | {target.verdict.lower()} |"
-        )
+        verdict = target.verdict.lower()
+        if target.why and target.verdict == MISSED:
+            verdict += f": {target.why}"
+        lines.append(f"| {target.what} | {measured} | {quiet} | {sign} {target.limit:g} | {verdict} |")
     return "\n".join(lines)
 
 
