@@ -11,8 +11,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from helix_sessions.integrations.forms import framework_of
 from helix_sessions.integrations.langgraph import DjangoSaver
 from helix_sessions.models import Blob, Note
+from helix_sessions.store import SessionStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -100,6 +102,17 @@ def test_a_picture_is_kept_once() -> None:
     assert history(build())[1]["messages"] == [said]
     build().invoke({"messages": [HumanMessage("and?", id="and")]}, THREAD)
     assert len(kept()) == 1
+
+
+def test_a_message_that_only_the_serializer_writes(store: SessionStore) -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("none", lambda state: {})
+    graph.add_edge(START, "none")
+    said = HumanMessage("look", id="h", additional_kwargs={"raw": RAW})
+    graph.compile(checkpointer=DjangoSaver()).invoke({"messages": [said]}, THREAD)
+    assert kept() == [sha256(RAW).hexdigest()]
+    assert graph.compile(checkpointer=DjangoSaver()).get_state(THREAD).values["messages"] == [said]
+    assert framework_of(store.get_messages("t").messages[0]) == "langgraph"
 
 
 def test_any_serializer_brings_its_bytes_back() -> None:
