@@ -1,5 +1,5 @@
 """What `make test` does not have: contract and front ends on other supported pairs of Python and Django, and
-agents on the lowest supported versions of their frameworks."""
+the agents and adapters of frameworks on their lowest supported versions."""
 
 import sys
 from importlib.metadata import version
@@ -35,22 +35,43 @@ def tests(session: nox.Session, django: str) -> None:
 LOWEST = {
     "pydantic-ai": ("pydantic-ai-slim==2.0.0", "fastmcp>=3.3,<4"),
     "langgraph": ("langgraph==1.0.10", "langgraph-checkpoint==4.0.1", "pydantic-ai-slim"),
-    "openai-agents": ("openai-agents==0.8.0", "openai==2.9.0", "pydantic-ai-slim"),
+    "openai-agents": ("openai-agents==0.19.0", "openai==2.45.0", "pydantic-ai-slim", "aiosqlite"),
+    "google-adk": ("google-adk==2.8.0", "langgraph", "pydantic-ai-slim"),
 }
-"""The lowest versions whose agents are driven, and what tests need beside them. (The OpenAI Agents SDK before
+"""The lowest versions that the extras take, and what tests need beside them. (The OpenAI Agents SDK before
 0.20 breaks with newer versions of `openai`.)"""
+# Not test_langgraph_oracle.py, which compares the order of writes with that of today's `InMemorySaver`.
 TESTS = {
-    "pydantic-ai": ("test_pydantic_ai.py", "test_pydantic_ai_tools.py", "test_crashes.py", "test_durable.py"),
-    "langgraph": ("test_langgraph.py",),
-    "openai-agents": ("test_openai_agents.py",),
+    "pydantic-ai": (
+        *("agents/test_pydantic_ai.py", "agents/test_pydantic_ai_tools.py"),
+        *("agents/test_crashes.py", "agents/test_durable.py"),
+        *("integrations/test_pydantic_ai.py", "integrations/test_pydantic_ai_parts.py"),
+    ),
+    "langgraph": (
+        *("agents/test_langgraph.py", "integrations/test_langgraph.py", "blobs/test_langgraph.py"),
+        *(
+            f"integrations/test_langgraph_{name}.py"
+            for name in ("connections", "import", "isolation", "older_forms", "pruning", "strict")
+        ),
+    ),
+    "openai-agents": (
+        *("agents/test_openai_agents.py", "integrations/test_openai_agents.py"),
+        "integrations/test_openai_branches.py",
+    ),
+    "google-adk": (
+        "integrations/test_google_adk.py",
+        "integrations/test_memories.py",
+        "blobs/test_artifacts.py",
+    ),
 }
 
 
 @nox.session
 @nox.parametrize("framework", list(LOWEST))
 def lowest(session: nox.Session, framework: str) -> None:
-    """Run the tests of a framework's agents on its lowest supported version; `make test` has the newest."""
+    """Run the tests of a framework's agents and adapters on its lowest supported version; `make test` has the
+    newest."""
     session.install("-e", ".[binary,test-core]", "uvicorn", "Markdown", "drf-spectacular-sidecar")
     session.install(*LOWEST[framework])
-    chosen = session.posargs or [f"tests/agents/{name}" for name in TESTS[framework]]
+    chosen = session.posargs or [f"tests/{name}" for name in TESTS[framework]]
     session.run("python", "-m", "tests.run", "-q", *chosen)

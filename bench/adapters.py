@@ -156,8 +156,9 @@ def main() -> None:
         for delta in () if arguments.only_async else (False, True):
             if not _measure_growth(where.place, 100 if arguments.quick else 400, delta=delta):
                 missed.append(f"LangGraph thread{' of deltas' * delta}, stored")
-        if not _measure_async(where.place):
-            missed.append("LangGraph, async")
+        for delta in (False, True):
+            if not _measure_async(where.place, delta=delta):
+                missed.append(f"LangGraph, async{', deltas' * delta}")
     sys.exit(f"Not reached: {', '.join(missed)}" if missed else 0)
 
 
@@ -209,10 +210,10 @@ def _measure(where: Arena, duel: Duel, rounds: int) -> bool:
     return reached
 
 
-def _measure_async(place: Place) -> bool:
-    theirs, ours = langgraph_async.best_times(place)
+def _measure_async(place: Place, *, delta: bool) -> bool:
+    theirs, ours = langgraph_async.best_times(place, delta=delta)
     steps = f"{langgraph_async.THREADS} threads of {langgraph_async.STEPS} steps"
-    print(f"LangGraph, {steps} in one event loop")
+    print(f"LangGraph, {steps} in one event loop{', a DeltaChannel' * delta}")
     print(f"  {'AsyncPostgresSaver':<26}{theirs:>9.2f} s")
     print(f"  {'DjangoSaver':<26}{ours:>9.2f} s")
     print(f"  wanted as fast: {_verdict(ours <= theirs)}", flush=True)

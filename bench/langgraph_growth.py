@@ -29,13 +29,14 @@ def _chat(saver: Any, delta: bool) -> Any:
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, MessagesState, StateGraph
 
-    graph = StateGraph(_delta_state() if delta else MessagesState)
+    graph = StateGraph(delta_state() if delta else MessagesState)
     graph.add_node("model", lambda state: {"messages": [AIMessage(payload.text(payload.MESSAGE_BYTES))]})
     graph.add_edge(START, "model")
     return graph.compile(checkpointer=saver)
 
 
-def _delta_state() -> Any:
+def delta_state() -> Any:
+    """The state of a graph whose messages are a `DeltaChannel`."""
     from langgraph.channels.delta import DeltaChannel
     from langgraph.graph.message import add_messages
     from typing_extensions import TypedDict

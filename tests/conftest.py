@@ -131,7 +131,7 @@ LATER_ON_POSTGRESQL = (
     "frontends/",
     "integrations/test_google_adk.py",
     "integrations/test_langgraph.py",
-    "integrations/test_langgraph_first_form.py",
+    "integrations/test_langgraph_older_forms.py",
     "integrations/test_langgraph_oracle.py",
     "integrations/test_langgraph_strict.py",
     "integrations/test_openai_agents.py",

@@ -16,7 +16,7 @@ from helix_sessions.runtime.loop.stops import Stopped
 from helix_sessions.runtime.outcomes import APPROVAL, CLIENT_TOOL, FrameworkOutcome, words
 from helix_sessions.runtime.turn_context import TurnContext
 
-check_version("openai-agents", "0.8.0")  # before it, a tool could not ask for an approval
+check_version("openai-agents", "0.19.0")
 with needed_from("openai-agents"):
     from agents import Agent, FunctionTool, Handoff, RunConfig, RunContextWrapper, Runner
     from agents.exceptions import ModelBehaviorError

@@ -20,7 +20,7 @@ NAMES = {
     "pydantic_ai": "pydantic-ai",
 }
 
-_LANGGRAPH_ITEMS = ({"json"}, {"type", "data"})
+_LANGGRAPH_ITEMS = ({"json"}, {"type", "data"}, {"type", "parts"})
 """The keys of an item as the LangGraph adapter stores it."""
 
 _LANGGRAPH_FIRST_FORM = frozenset("jstzb")

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from math import inf, isfinite
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from helix_sessions.integrations import forms
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.integrations.google_adk_artifacts import DjangoArtifactService as DjangoArtifactService
 from helix_sessions.integrations.google_adk_memory import DjangoMemoryService as DjangoMemoryService
+from helix_sessions.integrations.google_adk_values import to_json
 from helix_sessions.store import SessionStore
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.state.shared_states import share
@@ -34,7 +34,6 @@ with needed_from("google-adk"):
     from google.adk.sessions import BaseSessionService, Session, State
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
     from google.genai.types import Content, FunctionCall, FunctionResponse, Part
-    from pydantic_core import to_jsonable_python
 
 AGENT_TYPE = "google_adk"
 SCOPE_TYPE = "google_adk_state"
@@ -310,7 +309,7 @@ def _scopes(delta: dict[str, Any]) -> tuple[dict[str, JSON], dict[str, JSON], di
     of_user: dict[str, JSON] = {}
     of_app: dict[str, JSON] = {}
     for name, value in delta.items():
-        written = _json(value)
+        written = to_json(value)
         if name.startswith(State.APP_PREFIX):
             of_app[name.removeprefix(State.APP_PREFIX)] = written
         elif name.startswith(State.USER_PREFIX):
@@ -325,21 +324,7 @@ def _message(event: Event) -> dict[str, JSON]:
     role = "user" if event.author == "user" else "assistant"
     if event.get_function_responses():
         role = "tool"
-    return {"role": role, "event": _json(event, exclude_none=True)}
-
-
-def _json(value: Any, **options: Any) -> Any:
-    """A value as JSON, as ADK writes it; what is not JSON becomes text."""
-    return _finite(to_jsonable_python(value, by_alias=False, fallback=str, **options))
-
-
-def _finite(value: Any) -> Any:
-    """A value without the numbers that JSON has not: each is its name."""
-    if isinstance(value, float) and not isfinite(value):
-        return {inf: "Infinity", -inf: "-Infinity"}.get(value, "NaN")
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list) else value
+    return {"role": role, "event": to_json(event, exclude_none=True)}
 
 
 def _updated(state: SessionState, events: Sequence[Event]) -> float:

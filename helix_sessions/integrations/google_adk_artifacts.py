@@ -12,6 +12,7 @@ from django.utils import timezone
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound, StaleState
 from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.google_adk_values import to_json
 from helix_sessions.store import SessionStore
 from helix_sessions.types import JSON
 
@@ -59,7 +60,7 @@ class DjangoArtifactService(BaseArtifactService):
         if artifact_util.is_artifact_ref(part):
             _target(part, app_name, user_id, session_id)
         place = (app_name, user_id, _scope(filename, session_id))
-        return await sync_to_async(self._save)(place, filename, part, custom_metadata or {})
+        return await sync_to_async(self._save)(place, filename, part, to_json(custom_metadata or {}))
 
     async def load_artifact(
         self,
@@ -86,9 +87,8 @@ class DjangoArtifactService(BaseArtifactService):
         self, *, app_name: str, user_id: str, session_id: str | None = None
     ) -> list[str]:
         """The names in a session, and those that the user's sessions share."""
-        scopes = [""] if session_id is None else ["", session_id]
         names: set[str] = set()
-        for scope in scopes:
+        for scope in {"", _stripped(session_id)}:
             infos = await sync_to_async(self._infos)(_key(app_name, user_id, scope))
             names.update(info["filename"] for info in infos)
         return sorted(names)
@@ -130,7 +130,7 @@ class DjangoArtifactService(BaseArtifactService):
 
     def _save(self, place: tuple[str, str, str], filename: str, part: Part, metadata: dict[str, Any]) -> int:
         key = _key(*place)
-        written = part.model_dump(mode="json", exclude_none=True)
+        written = to_json(part, exclude_none=True)
         if not written:
             raise InvalidArtifact("An artifact has a text, inline data or file data.")
         while True:
@@ -191,9 +191,15 @@ def _scope(filename: str, session_id: str | None) -> str:
     """The session of an artifact; empty if all sessions of the user share it."""
     if filename.startswith(_USER):
         return ""
-    if not session_id:
+    found = _stripped(session_id)
+    if not found:
         raise InvalidArtifact("An artifact whose name does not begin with 'user:' needs a session id.")
-    return session_id
+    return found
+
+
+def _stripped(session_id: str | None) -> str:
+    """A session's id as the sessions have it, without spaces around it."""
+    return (session_id or "").strip()
 
 
 def _target(part: Part, app: str, user: str, session_id: str | None) -> tuple[str, str | None, int]:
@@ -204,7 +210,7 @@ def _target(part: Part, app: str, user: str, session_id: str | None) -> tuple[st
         raise InvalidArtifact("An artifact refers to what is no address of an artifact.")
     try:
         artifact_util.validate_artifact_reference_scope(
-            app_name=app, user_id=user, session_id=session_id, parsed_uri=parsed
+            app_name=app, user_id=user, session_id=_stripped(session_id) or None, parsed_uri=parsed
         )
     except InputValidationError as error:
         raise InvalidArtifact(str(error)) from None

@@ -31,7 +31,7 @@ async def import_sessions(
     listed = await source.list_sessions(app_name=app_name, user_id=user_id)
     copied = []
     for summary in sorted(listed.sessions, key=lambda each: (each.user_id, each.id)):
-        if wanted is None or summary.id in wanted:
+        if wanted is None or summary.id.strip() in wanted:
             found = await source.get_session(
                 app_name=app_name, user_id=summary.user_id, session_id=summary.id
             )

@@ -10,10 +10,12 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.google_adk_values import to_json
 from helix_sessions.memory import MemoryStore
 from helix_sessions.messages import words
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.memory import vectors
+from helix_sessions.store.memory.operations import MAX_OPERATIONS
 from helix_sessions.types import Memory
 
 with needed_from("google-adk"):
@@ -23,7 +25,6 @@ with needed_from("google-adk"):
     from google.adk.memory.memory_entry import MemoryEntry
     from google.adk.sessions import Session
     from google.genai.types import Content
-    from pydantic_core import to_jsonable_python
 
 Namespace = tuple[str, ...]
 
@@ -79,7 +80,7 @@ class DjangoMemoryService(BaseMemoryService):
             for event in events
             if event.content and event.content.parts
         }
-        await sync_to_async(self._put)(self._namespace(app_name, user_id), found, custom_metadata)
+        await sync_to_async(self._put_undeleted)(self._namespace(app_name, user_id), found, custom_metadata)
 
     async def add_memory(
         self,
@@ -89,7 +90,7 @@ class DjangoMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Keep memories as they are."""
+        """Keep memories as they are, also one that was deleted."""
         found = {
             entry.id or new_id(): _value(
                 entry.content,
@@ -113,17 +114,24 @@ class DjangoMemoryService(BaseMemoryService):
             namespace = self._namespace(app_name, user_id)
             await sync_to_async(self._store.put)(namespace, memory_id, _DELETED, index=False)
 
+    def _put_undeleted(
+        self, namespace: Namespace, found: Mapping[str, dict[str, Any]], metadata: Mapping[str, object] | None
+    ) -> None:
+        known = self._batch([{"op": "get", "namespace": namespace, "key": key} for key in found])
+        gone = {memory.key for memory in known if memory is not None and memory.value == _DELETED}
+        self._put(namespace, {key: value for key, value in found.items() if key not in gone}, metadata)
+
     def _put(
         self, namespace: Namespace, found: Mapping[str, dict[str, Any]], metadata: Mapping[str, object] | None
     ) -> None:
-        known = self._store.batch([{"op": "get", "namespace": namespace, "key": key} for key in found])
-        gone = {memory.key for memory in known if memory is not None and memory.value == _DELETED}
-        ttl = (metadata or {}).get("ttl")
-        self._store.batch(
-            {"op": "put", "namespace": namespace, "key": key, "value": value, "ttl": ttl, "index": ["text"]}
-            for key, value in found.items()
-            if key not in gone
-        )
+        same = {"op": "put", "namespace": namespace, "ttl": (metadata or {}).get("ttl"), "index": ["text"]}
+        self._batch([{**same, "key": key, "value": value} for key, value in found.items()])
+
+    def _batch(self, operations: list[dict[str, Any]]) -> list[Any]:
+        """The answers of as many operations as there are, in several batches."""
+        firsts = range(0, len(operations), MAX_OPERATIONS)
+        batches = [operations[first : first + MAX_OPERATIONS] for first in firsts]
+        return [answer for batch in batches for answer in self._store.batch(batch)]
 
     def _search(self, namespace: Namespace, query: str) -> list[Memory]:
         if vectors.embedder(self._store._embed) is not None:
@@ -154,11 +162,11 @@ def _value(
     text = "\n".join(part.text for part in content.parts or [] if part.text)
     value = {
         "text": text,
-        "content": content.model_dump(mode="json", exclude_none=True),
+        "content": to_json(content, exclude_none=True),
         "author": author,
         "timestamp": timestamp,
         "session_id": session_id,
-        "custom_metadata": to_jsonable_python(dict(metadata or {}), fallback=str),
+        "custom_metadata": to_json(dict(metadata or {})),
     }
     return {name: kept for name, kept in value.items() if kept}
 

@@ -57,6 +57,25 @@ def test_every_version_is_kept_however_many_save(store: SessionStore, run_thread
     assert store.erase_user(user_id="ada").sessions == 1
 
 
+def test_padded_ids_are_those_of_the_session() -> None:
+    service = DjangoArtifactService()
+    names: dict[str, Any] = {"app_name": "app", "user_id": "ada"}
+    async_to_sync(service.save_artifact)(
+        **names,
+        session_id=" s ",
+        filename="f",
+        artifact=PICTURE,
+        custom_metadata={"thing": int, "n": b"\xff"},
+    )
+    for padded in ("s", " s", "s  "):
+        assert async_to_sync(service.load_artifact)(**names, session_id=padded, filename="f") == PICTURE
+        assert async_to_sync(service.list_artifact_keys)(**names, session_id=padded) == ["f"]
+        [version] = async_to_sync(service.list_artifact_versions)(**names, session_id=padded, filename="f")
+        assert version.custom_metadata == {"thing": str(int), "n": "_w=="}
+    with pytest.raises(InvalidInput):
+        async_to_sync(service.save_artifact)(**names, session_id="  ", filename="f", artifact=PICTURE)
+
+
 def test_references_are_followed_within_the_users_own(store: SessionStore) -> None:
     def uri(filename: str, version: int = 0, **place: str) -> dict[str, Any]:
         given = {**PLACE, **place}

@@ -146,6 +146,8 @@ def test_an_attachment_is_put_and_opened(store: SessionStore, files: Any) -> Non
     made = store.put_blob(DATA, media_type="image/PNG")
     assert (made.sha256, made.size, made.media_type) == (digest(DATA), len(DATA), "image/png")
     assert store.put_blob(DATA, media_type="image/png") == made
+    again = store.put_blob(DATA, media_type="image/webp")  # does not tell that another has it
+    assert (again.sha256, again.media_type) == (made.sha256, "image/webp")
     assert len(files()) == 1
     with store.open_blob(made.sha256) as file:
         assert file.read() == DATA

@@ -14,7 +14,7 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 
-from helix_sessions.exceptions import StoreUnavailable
+from helix_sessions.exceptions import InvalidInput, StoreUnavailable
 from helix_sessions.integrations.google_adk import DjangoSessionService
 from helix_sessions.store import SessionStore
 from helix_sessions.store.state import states
@@ -260,6 +260,8 @@ def test_padded_ids_are_stripped_everywhere(client: Client) -> None:
 def test_an_empty_user_id_is_nobodys(client: Client) -> None:
     client.create()
     assert client.list(user_id="") == []
+    with pytest.raises(InvalidInput):
+        client.create(user_id="")
     assert len(client.list(user_id=None)) == 1
 
 
@@ -276,6 +278,17 @@ def test_values_that_are_not_json_become_text(client: Client) -> None:
     found = client.get()
     assert found.state == {**written, "more": {"deep": ["a thing", "Infinity"]}, "user:thing": "a thing"}
     assert len(found.events) == 1
+
+
+def test_bytes_and_lone_surrogates_become_text(client: Client) -> None:
+    odd = {"bytes": b"\xff", "text": b"abc", "surrogate": "a\ud800", "pair": "\ud83d\ude00"}
+    written = {"bytes": "_w==", "text": "abc", "surrogate": "a\ufffd", "pair": "\U0001f600"}
+    session = client.create(state=dict(odd))
+    assert client.get().state == written
+    client.append(session, changing(more=dict(odd), nan=float("nan")))
+    found = client.get()
+    assert found.state["more"] == {**written, "text": "YWJj"}
+    assert found.events[0].actions.state_delta["nan"] is None  # as in ADK's own services
 
 
 def test_ids_belong_to_a_user_of_an_app(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 
 pytest.importorskip("agents")
 pytest.importorskip("google.adk")
+pytest.importorskip("sqlalchemy")
 
+from agents.extensions.memory import SQLAlchemySession
 from agents.memory import SQLiteSession
 from google.adk.events import Event, EventActions
-from google.adk.sessions import InMemorySessionService
+from google.adk.sessions import BaseSessionService, DatabaseSessionService, InMemorySessionService
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, FunctionCall, Part
 
 from helix_sessions.exceptions import InvalidInput
@@ -20,6 +24,7 @@ from helix_sessions.integrations import google_adk_import, openai_agents_import
 from helix_sessions.integrations.google_adk import DjangoSessionService
 from helix_sessions.integrations.openai_agents import DjangoSession
 from helix_sessions.store import SessionStore
+from tests.integrations.their_databases import their_engines
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,11 +68,15 @@ class TestOpenAI:
         source.close()
 
     def test_the_tables_of_sqlalchemy(self, store: SessionStore, tmp_path: Path) -> None:
-        engine = pytest.importorskip("sqlalchemy").create_engine(f"sqlite:///{tmp_path / 'a'}")
-        self.database(tmp_path / "a", one=ITEMS).close()
-        connection = engine.raw_connection()
-        assert openai_agents_import.import_sessions(connection) == ["one"]
-        connection.close()
+        """What `SQLAlchemySession` wrote, on the engine's own kind of database."""
+        with their_engines(tmp_path / "theirs") as (awaited, engine):
+            for name, items in (("one", ITEMS), ("two", ITEMS[:1])):
+                session = SQLAlchemySession(name, engine=awaited, create_tables=True)
+                asyncio.run(session.add_items(items))
+            connection = engine.raw_connection()
+            assert openai_agents_import.import_sessions(connection) == ["one", "two"]
+            connection.close()
+        assert asyncio.run(DjangoSession("one").get_items()) == ITEMS
 
 
 def event(text: str, **delta: Any) -> Event:
@@ -78,9 +87,10 @@ def event(text: str, **delta: Any) -> Event:
 
 
 class TestADK:
-    def test_events_and_all_scopes_come_over(self, store: SessionStore) -> None:
-        async def move() -> None:
-            source, target = InMemorySessionService(), DjangoSessionService()  # type: ignore[no-untyped-call]
+    @pytest.mark.parametrize("kind", ["memory", "database", "sqlite"])
+    def test_events_and_all_scopes_come_over(self, kind: str, store: SessionStore, tmp_path: Path) -> None:
+        async def move(source: BaseSessionService) -> None:
+            target = DjangoSessionService()
             session = await source.create_session(
                 app_name="app", user_id="ada", session_id="s", state={"a": 1, "user:b": 2, "app:c": 3}
             )
@@ -105,8 +115,26 @@ class TestADK:
                 == []
             )
 
-        asyncio.run(move())
+        with their_engines(tmp_path / "theirs") as (awaited, _):
+            made: dict[str, Callable[[], BaseSessionService]] = {
+                "memory": InMemorySessionService,
+                "database": lambda: DatabaseSessionService(db_engine=awaited),
+                "sqlite": lambda: SqliteSessionService(str(tmp_path / "sqlite")),
+            }
+            asyncio.run(move(made[kind]()))
         assert store.examine_sessions(deep=True) == []
+
+    def test_padded_ids_are_chosen_without_spaces(self, tmp_path: Path) -> None:
+        """ADK's database service keeps ids as they are given."""
+
+        async def move(source: BaseSessionService) -> None:
+            await source.create_session(app_name="app", user_id="ada", session_id=" s ")
+            target, chosen = DjangoSessionService(), {"app_name": "app", "session_ids": ["s"]}
+            assert await google_adk_import.import_sessions(source, target, **chosen) == [" s "]  # type: ignore[arg-type]
+            assert await target.get_session(app_name="app", user_id="ada", session_id="s")
+
+        with their_engines(tmp_path / "theirs") as (awaited, _):
+            asyncio.run(move(DatabaseSessionService(db_engine=awaited)))
 
     def test_an_interrupted_copy_is_completed(self, store: SessionStore) -> None:
         async def move() -> None:

@@ -1,21 +1,26 @@
 """Threads of LangGraph's own savers go on in ours."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from django.db import connection
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from psycopg.conninfo import make_conninfo
 
 from helix_sessions.integrations.langgraph import DjangoSaver, import_threads
 from helix_sessions.store import SessionStore
 from tests.integrations.langgraph_graphs import SHAPES
+from tests.integrations.their_databases import their_schema
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+ORDERED = hasattr(InMemorySaver, "_ordered_writes")
+"""Before langgraph-checkpoint 4.3 it listed writes in the order in which they were put."""
 
 
 class Failing(DjangoSaver):
@@ -41,10 +46,11 @@ def sources() -> Iterator[dict[str, Any]]:
             from langgraph.checkpoint.sqlite import SqliteSaver
 
             found["sqlite"] = stack.enter_context(SqliteSaver.from_conn_string(":memory:"))
-        if find_spec("langgraph.checkpoint.postgres") and os.environ.get("DATABASE_URL"):
+        if find_spec("langgraph.checkpoint.postgres") and connection.vendor == "postgresql":
             from langgraph.checkpoint.postgres import PostgresSaver
 
-            postgres = stack.enter_context(PostgresSaver.from_conn_string(os.environ["DATABASE_URL"]))
+            place = make_conninfo(**stack.enter_context(their_schema()))
+            postgres = stack.enter_context(PostgresSaver.from_conn_string(place))
             postgres.setup()
             found["postgres"] = postgres
         yield found
@@ -77,7 +83,7 @@ def told(saver: Any, thread: str) -> dict[Any, Any]:
             {**one.checkpoint, "pending_sends": None},
             one.metadata,
             one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else "",
-            one.pending_writes,
+            one.pending_writes if ORDERED else sorted(one.pending_writes or (), key=str),
         )
         for one in saver.list({"configurable": {"thread_id": thread}})
     }
@@ -86,10 +92,11 @@ def told(saver: Any, thread: str) -> dict[Any, Any]:
 def test_everything_comes_over_and_goes_on(store: SessionStore) -> None:
     with sources() as found:
         for name, source in found.items():
-            for shape in SHAPES:
+            shapes = [*SHAPES] if name == "memory" else ["conversing", "nested"]
+            for shape in shapes:
                 lead(source, shape)
-            assert sorted(import_threads(source, DjangoSaver())) == sorted(SHAPES), name
-            for shape in SHAPES:
+            assert sorted(import_threads(source, DjangoSaver())) == sorted(shapes), name
+            for shape in shapes:
                 assert told(DjangoSaver(), shape) == told(source, shape), (name, shape)
                 assert store.get_session_head(shape).version, (name, shape)
                 assert store.load_state(shape).user_id == "ada", (name, shape)

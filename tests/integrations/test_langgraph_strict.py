@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from helix_sessions.deploy_checks import check_langgraph
 from helix_sessions.exceptions import InvalidInput
 from helix_sessions.integrations.langgraph import DjangoSaver, strictness
-from tests.integrations.test_langgraph_first_form import Rot
+from tests.integrations.test_langgraph_older_forms import Rot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

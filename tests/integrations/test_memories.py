@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
-from google.genai.types import Content, Part
+from google.genai.types import Content, FunctionCall, Part
 from langgraph.graph import START, StateGraph
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp, SearchOp
 from pydantic_ai import Agent
@@ -19,12 +19,14 @@ from pydantic_ai.models.function import FunctionModel
 
 from helix_sessions.agents import ScriptedAgent
 from helix_sessions.exceptions import ForeignNamespace, InvalidInput
+from helix_sessions.integrations import google_adk_memory
 from helix_sessions.integrations.google_adk import DjangoMemoryService
 from helix_sessions.integrations.langgraph import DjangoStore
 from helix_sessions.integrations.pydantic_ai import memory_toolset
 from helix_sessions.memory import MemoryStore
 from helix_sessions.runtime import SessionRunner, TurnContext
 from helix_sessions.store import SessionStore
+from helix_sessions.store.memory import operations
 from tests.memory.conftest import Clock, embed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -175,6 +177,35 @@ class TestGoogleAdk:
         wait(service.delete_memory(**PLACE, memory_id="1"))
         wait(service.add_events_to_memory(**PLACE, **events))
         assert self.texts(service, "tea") == []
+
+    def test_a_deleted_memory_is_added_on_purpose(self) -> None:
+        service = DjangoMemoryService()
+        entry = MemoryEntry(id="1", content=Content(parts=[Part(text="tea")]))
+        wait(service.add_memory(**PLACE, memories=[entry]))
+        wait(service.delete_memory(**PLACE, memory_id="1"))
+        assert self.texts(service, "tea") == []
+        wait(service.add_memory(**PLACE, memories=[entry]))
+        assert self.texts(service, "tea") == ["tea"]
+
+    def test_more_events_than_a_batch_has(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (operations, google_adk_memory):
+            monkeypatch.setattr(module, "MAX_OPERATIONS", 5)
+        service = DjangoMemoryService()
+        events = [said(str(number), f"tea {number}") for number in range(12)]
+        wait(service.add_session_to_memory(Session(id="s", events=events, **PLACE)))
+        assert len(MemoryStore().search(("google_adk", "app", "ada"), limit=20)) == 12
+
+    def test_values_that_are_not_json_become_text(self) -> None:
+        service = DjangoMemoryService()
+        odd: dict[str, Any] = {"bytes": b"\xff", "nan": float("nan"), "type": int}
+        call = FunctionCall(name="f", args={"thing": int, "bytes": b"\xff"})
+        entry = MemoryEntry(
+            content=Content(parts=[Part(text="tea"), Part(function_call=call)]), custom_metadata=odd
+        )
+        wait(service.add_memory(**PLACE, memories=[entry]))
+        [found] = wait(service.search_memory(**PLACE, query="tea")).memories
+        assert found.custom_metadata == {"bytes": "_w==", "nan": "NaN", "type": str(int)}
+        assert found.content.parts[1].function_call.args == {"thing": str(int), "bytes": "_w=="}  # type: ignore[index,union-attr]
 
     def test_memories_are_kept_as_they_are(self) -> None:
         service = DjangoMemoryService(namespace=lambda app, user: ("owner", "7", app, user))

@@ -246,6 +246,32 @@ class TestNamespaces:
         assert cut == [("many", f"{number:03}") for number in range(250)]
         assert memories.list_namespaces(prefix=("many",), max_depth=1) == [("many",)]
 
+    @each(
+        ("given", "expected"),
+        [
+            ({"prefix": ("*", "x")}, [("many",)]),
+            ({"prefix": ("many", "x")}, [("many",)]),
+            ({"suffix": ("x",)}, [("many",)]),
+            ({"prefix": ("*", "x"), "suffix": ("x",)}, [("many",)]),
+            ({"prefix": ("*", "y")}, []),
+            ({"prefix": ("other",)}, []),
+        ],
+        ids=str,
+    )
+    def test_a_cut_namespace_that_only_a_later_page_has(
+        self, memories: MemoryStore, given: dict[str, Any], expected: list[Any]
+    ) -> None:
+        many = [("many", f"b{number:03}") for number in range(300)] + [("many", "x")]
+        memories.batch([{"op": "put", "namespace": place, "key": "k", "value": {}} for place in many])
+        found = memories.list_namespaces(max_depth=1, **given)
+        assert [place for place in found if place == ("many",)] == expected
+
+    @each("pattern", [0, "", "a", b"", {}, ("",)], ids=str)
+    def test_patterns_that_are_none(self, memories: MemoryStore, pattern: Any) -> None:
+        for name in ("prefix", "suffix"):
+            with pytest.raises(InvalidInput):
+                memories.list_namespaces(**{name: pattern})
+
 
 class TestBatch:
     def test_operations_are_answered_in_order(self, memories: MemoryStore) -> None:
@@ -290,6 +316,17 @@ class TestBatch:
         with pytest.raises(HelixSessionsError):
             memories.batch([good, bad])
         assert memories.get(HOME, "good") is None
+
+    def test_a_put_behind_a_deletion_is_new(self, memories: MemoryStore, clock: Clock) -> None:
+        put = {"op": "put", "namespace": HOME, "key": "k", "value": {}}
+        delete = {"op": "delete", "namespace": HOME, "key": "k"}
+        for several in ([delete, put], [put, delete, put], [delete, put, put]):
+            memories.put(HOME, "k", {})
+            clock.forward(1)
+            memories.batch(several)
+            found = memories.get(HOME, "k")
+            assert found is not None, several
+            assert found.created_at == clock.now, several
 
     def test_the_last_put_of_a_key_counts(self, memories: MemoryStore) -> None:
         put = {"op": "put", "namespace": HOME, "key": "k"}

@@ -1,13 +1,15 @@
 """Searches: by words, by nearness, by filter; the same on both databases."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection
+from django.db import connection, connections
 
 from helix_sessions.exceptions import HelixSessionsError, InvalidInput, SearchTooWide
 from helix_sessions.memory import AsyncMemoryStore, MemoryStore
+from helix_sessions.store.memory import databases
 from tests.memory.conftest import Clock, embed
 from tests.rows import each
 
@@ -248,10 +250,19 @@ class TestFilters:
         assert keys(memories.search((), query="tea", filter={"n": 2})) == ["y"]
 
 
-def has_pgvector() -> bool:
+@pytest.fixture
+def pgvector(engine: str, db: None) -> Iterator[None]:
+    """The extension, where the server has it. It goes with the test's transaction."""
+    if engine != "postgresql":
+        pytest.skip("pgvector is an extension of PostgreSQL")
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_extension WHERE extname = 'vector'")
-        return bool(cursor.fetchone()[0])
+        cursor.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
+        if not cursor.fetchone()[0]:
+            pytest.skip("this server has no pgvector")
+        cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    vars(connections["default"]).pop(databases._PGVECTOR, None)
+    yield
+    vars(connections["default"]).pop(databases._PGVECTOR, None)
 
 
 class TestNearness:
@@ -366,14 +377,6 @@ class TestNearness:
         with pytest.raises(HelixSessionsError, match="EMBEDDER"):
             MemoryStore().search((), query="tea")
 
-    def test_pgvector_compares_where_it_is(
-        self, near: MemoryStore, monkeypatch: pytest.MonkeyPatch, engine: str, keys: Any
-    ) -> None:
-        if engine != "postgresql" or not has_pgvector():
-            pytest.skip("no pgvector here")
-        monkeypatch.setattr("helix_sessions.store.memory.vectors.MAX_COMPARED", 0)
-        assert keys(near.search((), query="tea"))[:2] == ["tea", "both"]
-
     def test_a_search_among_too_many_is_refused(
         self, near: MemoryStore, monkeypatch: pytest.MonkeyPatch, engine: str
     ) -> None:
@@ -384,6 +387,17 @@ class TestNearness:
         with pytest.raises(SearchTooWide, match="pgvector"):
             near.search((), query="tea")
         assert len(near.search((), query="tea", filter={"text": "music"})) == 1
+
+
+@pytest.mark.usefixtures("pgvector")
+class TestNearnessByPgvector(TestNearness):
+    """The same, and the database compares."""
+
+    def test_any_number_is_compared(
+        self, near: MemoryStore, monkeypatch: pytest.MonkeyPatch, keys: Any
+    ) -> None:
+        monkeypatch.setattr("helix_sessions.store.memory.vectors.MAX_COMPARED", 0)
+        assert keys(near.search((), query="tea"))[:2] == ["tea", "both"]
 
 
 @pytest.mark.django_db(transaction=True)

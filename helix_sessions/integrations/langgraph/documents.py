@@ -9,13 +9,13 @@ the list. Once it is in the transcript, the bytes of a value that repeat one of 
 import base64
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any
 
 from helix_sessions.exceptions import CheckpointNotFound
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.integrations.langgraph import keys
+from helix_sessions.integrations.langgraph import keys, large
 from helix_sessions.integrations.langgraph.values import Serialized
 from helix_sessions.integrations.langgraph.words import WORDS
 from helix_sessions.types import JSON, Note
@@ -23,8 +23,12 @@ from helix_sessions.types import JSON, Note
 with needed_from("langgraph"):
     import ormsgpack
 
-VERSION = 2
-"""Of the form. The first had none; `first_form.py` reads it."""
+VERSION = 3
+"""Of the form. The first had none; `first_form.py` reads it. The second had large contents inside."""
+_NO_BASE64 = "."
+"""Before what is packed, which changes with every write: so it is not taken for an attachment."""
+_PARTS = 1
+"""The mark of bytes that are partly kept beside the packed document."""
 _LONG = 64
 """Bytes from which on a text is worth a reference."""
 _MESSAGES = 16
@@ -226,7 +230,7 @@ def numbers_of(spans: Iterable[Span]) -> Sequence[int]:
 def note_of(checkpoint: StoredCheckpoint) -> dict[str, JSON]:
     """The document of the note that keeps a checkpoint. A filed one has its id in the note's key."""
     packed = _pack(replace(checkpoint, id="", run_id=None))
-    return {"version": VERSION, **({"id": checkpoint.id} if checkpoint.latest else {}), "packed": packed}
+    return {"version": VERSION, **({"id": checkpoint.id} if checkpoint.latest else {}), **packed}
 
 
 def checkpoint_of(note: Note) -> StoredCheckpoint:
@@ -245,7 +249,7 @@ def checkpoint_of(note: Note) -> StoredCheckpoint:
 
 def note_of_writes(writes: Iterable[Write]) -> dict[str, JSON]:
     """The document of a note that keeps writes apart from their checkpoint."""
-    return {"version": VERSION, "packed": _pack([*writes])}
+    return {"version": VERSION, **_pack([*writes])}
 
 
 def writes_of(note: Note) -> tuple[Write, ...]:
@@ -256,14 +260,51 @@ def is_of_first_form(note: Note) -> bool:
     return "version" not in note.document
 
 
-def _pack(document: Any) -> str:
+def _pack(document: Any) -> dict[str, JSON]:
+    """The document as compressed text, and its large contents beside it, each once."""
+    contents: dict[large.Large, int] = {}
+
+    def without_contents(kind: str, data: bytes) -> Any:
+        parts = large.split(kind, data)
+        if len(parts) == 1:
+            return data
+        numbered = [
+            contents.setdefault(part, len(contents)) if number % 2 else part
+            for number, part in enumerate(parts)
+        ]
+        return ormsgpack.Ext(_PARTS, ormsgpack.packb(numbered))
+
+    def plain(value: Any) -> dict[str, Any]:
+        found = {each.name: getattr(value, each.name) for each in fields(value)}
+        if isinstance(value, Serialized):
+            found["data"] = without_contents(value.type, value.data)
+        elif isinstance(value, Referring):
+            found["parts"] = [
+                without_contents(value.type, part) if isinstance(part, bytes) else part
+                for part in value.parts
+            ]
+        return found
+
+    written = ormsgpack.packb(document)
+    if large.may_be_in(written):
+        written = ormsgpack.packb(document, default=plain, option=ormsgpack.OPT_PASSTHROUGH_DATACLASS)
     press = zlib.compressobj(9, zlib.DEFLATED, -15, zdict=WORDS)
-    return base64.b64encode(press.compress(ormsgpack.packb(document)) + press.flush()).decode()
+    text = base64.b64encode(press.compress(written) + press.flush()).decode()
+    beside = {"contents": [large.to_json(content) for content in contents]} if contents else {}
+    return {"packed": f"{_NO_BASE64}{text}", **beside}
 
 
 def _unpack(note: Note) -> Any:
-    packed = base64.b64decode(note.document["packed"])
-    return ormsgpack.unpackb(zlib.decompressobj(-15, zdict=WORDS).decompress(packed))
+    contents = [large.from_json(content) for content in note.document.get("contents", [])]
+
+    def join(_: int, packed: bytes) -> bytes:
+        return b"".join(
+            contents[part] if isinstance(part, int) else part for part in ormsgpack.unpackb(packed)
+        )
+
+    packed = base64.b64decode(note.document["packed"].removeprefix(_NO_BASE64))
+    written = zlib.decompressobj(-15, zdict=WORDS).decompress(packed)
+    return ormsgpack.unpackb(written, ext_hook=join)
 
 
 def _value(document: dict[str, Any]) -> Any:

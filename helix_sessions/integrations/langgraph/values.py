@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from helix_sessions.integrations.extras import needed_from
+from helix_sessions.integrations.langgraph import large
 from helix_sessions.types import JSON, ROLES
 
 with needed_from("langgraph"):
@@ -66,12 +67,19 @@ class Codec:
         if self._readable and _is_plain(item):
             return {"json": item}
         written = self.dump(item)
+        parts = large.split(written.type, written.data)
+        if len(parts) > 1:
+            return {"type": written.type, "parts": [large.to_json(part) for part in parts]}
         return {"type": written.type, "data": base64.b64encode(written.data).decode()}
 
     def load_item(self, document: dict[str, JSON]) -> Any:
         if "json" in document:
             return document["json"]
-        return self.load(Serialized(document["type"], base64.b64decode(document["data"])))
+        if "parts" in document:
+            data = b"".join(large.from_json(part) for part in document["parts"])
+        else:
+            data = base64.b64decode(document["data"])
+        return self.load(Serialized(document["type"], data))
 
     def dump_message(self, item: Any) -> dict[str, JSON]:
         """A message of the transcript for an item of the messages channel, of any type."""

@@ -38,7 +38,7 @@ from helix_sessions.store.engine.transactions import Transaction, locking_transa
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.runs import usages
 from helix_sessions.store.sessions.branch import branch
-from helix_sessions.store.sessions.create import new_owner, new_work
+from helix_sessions.store.sessions.create import new_work
 from helix_sessions.store.sessions.listing import list_sessions
 from helix_sessions.store.state import agent_records, snapshots
 from helix_sessions.types import JSON, TOMBSTONE, UNSET, Page, Unset
@@ -162,7 +162,7 @@ def create(store: Store, session: AgentSession) -> Loaded:
     record = agent_records.written(session)
     said = inputs.messages(session.state.messages)
     with locking_transaction(store.using) as connection:
-        columns["owner_id"] = new_owner(store, None)
+        columns["owner_id"] = store._owner_key(None)
         if columns["parent_session_id"] is not None:
             parent = lock_row(connection, columns["parent_session_id"], owner=store._owner)
             columns["root_session_id"] = parent.root_session_id or parent.session_id

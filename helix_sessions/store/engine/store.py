@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from helix_sessions.exceptions import Fenced, SessionExists, SessionNotFound
+from helix_sessions.exceptions import Fenced, InvalidInput, SessionExists, SessionNotFound
 from helix_sessions.models.databases import sessions_database
 from helix_sessions.store.engine import inputs, moves, session_rows, transactions
 from helix_sessions.store.engine.dialect import Dialect, dialect_of
@@ -41,6 +41,15 @@ class Store:
     @property
     def _dialect(self) -> Dialect:
         return dialect_of(self._connection)
+
+    def _owner_key(self, owner: Any) -> Any:
+        """The key of the owner that a call names. In a store of one owner that is always this one."""
+        key = inputs.owner_key(owner)
+        if self._owner is UNSET:
+            return key
+        if key not in (None, self._owner):
+            raise InvalidInput("This store is for its own owner only.")
+        return self._owner
 
     def _read(
         self, session_id: str, columns: tuple[str, ...] = LIGHT_COLUMNS, *, tombstones: bool = False

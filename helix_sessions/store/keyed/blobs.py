@@ -36,7 +36,7 @@ def put_blob(store: Store, data: bytes, *, media_type: str) -> Blob:
     blobs.storage()
     kind = _checked(data, media_type)
     content = bytes(data)
-    return _value(kept_blobs.keep(store.using, blobs.digest(content), content, kind))
+    return _value(kept_blobs.keep(store.using, blobs.digest(content), content, kind), kind)
 
 
 def attach_blob(store: Store, session_id: str, data: bytes, *, media_type: str) -> Blob:
@@ -53,8 +53,8 @@ def attach_blob(store: Store, session_id: str, data: bytes, *, media_type: str) 
         rows = models.BlobRef.objects.using(store.using)
         if not rows.filter(session_id=work.session.session_id, blob_id=sha, posted=True).exists():
             work.refer_to_blobs([sha], posted=True)
-            work.event("blob_attached", {"sha256": sha, "size": row.size, "media_type": row.media_type})
-    return _value(row)
+            work.event("blob_attached", {"sha256": sha, "size": row.size, "media_type": kind})
+    return _value(row, kind)
 
 
 def open_blob(store: Store, sha256: str) -> BinaryIO:
@@ -185,5 +185,5 @@ def _checked(data: bytes, media_type: str) -> str:
     return kind
 
 
-def _value(row: models.Blob) -> Blob:
-    return Blob(sha256=row.sha256, size=row.size, media_type=row.media_type)
+def _value(row: models.Blob, media_type: str | None = None) -> Blob:
+    return Blob(sha256=row.sha256, size=row.size, media_type=media_type or row.media_type)

@@ -39,15 +39,18 @@ def lines(using: str, owner: Any = None) -> Iterator[str]:
 
 class SpendImporter:
     """Limits and totals on their way into the database. A limit that is there stays. Of two totals the larger
-    one stands, so that nothing counts twice."""
+    one stands, so that nothing counts twice. If `confined`, none comes in: they are an operator's."""
 
-    def __init__(self, using: str, owner: Any) -> None:
+    def __init__(self, using: str, owner: Any, *, confined: bool = False) -> None:
         self.using = using
         self.owner = owner
+        self.confined = confined
         self._totals: dict[Place, Spent] = {}
 
     def add(self, found: Mapping[str, str]) -> None:
         """Take a record; `InvalidExport` if it cannot come in."""
+        if self.confined:
+            return
         try:
             record = {name: json.loads(text) for name, text in found.items()}
             kind = record.pop("kind")

@@ -21,7 +21,7 @@ from helix_sessions.store.engine.store import Store
 from helix_sessions.store.keyed import blobs
 from helix_sessions.store.limits import spend_totals
 from helix_sessions.store.maintenance.expiry import delete_snapshots_of
-from helix_sessions.store.maintenance.exports import tree_of
+from helix_sessions.store.maintenance.exports import sessions_of, tree_of
 from helix_sessions.store.maintenance.job import Job, ids_of
 from helix_sessions.store.memory import upkeep as memory_upkeep
 from helix_sessions.store.outbox import deliveries
@@ -48,22 +48,22 @@ def erase_user(
 
     Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
     finds what an interrupted call left. Branches of another owner have copies of messages: they are
-    reported, and removed only with `include_forks`.
+    reported, and removed only with `include_forks`. A store of one owner removes only what is that owner's.
     """
     if owner is None and user_id is None:
         raise InvalidInput("Say whom to erase: an owner, a user_id or both.")
-    key = inputs.owner_key(owner)
+    key = None if owner is None else store._owner_key(owner)
     name = inputs.optional_identifier(user_id, "user_id")
     job = Job(ErasureSummary(), _log, dry_run=dry_run, on_progress=on_progress, should_stop=should_stop)
     if key is not None:
         job.count(answers_deleted=_schedules(store.using, key, dry_run))  # they would make new sessions
-    to_erase, erased, forks_left = [_of(store.using, key, name)], set[str](), set[str]()
+    to_erase, erased, forks_left = [_of(store, key, name)], set[str](), set[str]()
     for session_id in job.over(_ids_of_all(to_erase)):
         with job.attempt(f"Session {session_id!r} could not be erased"):
-            top = session_id if session_id in erased else _top_of(store.using, session_id, key, name)
+            top = session_id if session_id in erased else _top_of(store, session_id, key, name)
             forks = _erase_tree(store, top, erased, job)
             if include_forks and forks:
-                to_erase.append(_rows(store.using).filter(session_id__among=forks))
+                to_erase.append(_rows(store).filter(session_id__among=forks))
             else:
                 forks_left |= forks
                 job.summary = replace(job.summary, forks_left=tuple(sorted(forks_left)))
@@ -83,12 +83,12 @@ def _ids_of_all(waiting: list[SessionQuerySet]) -> Iterator[str]:
         yield from ids_of(waiting.pop())
 
 
-def _top_of(using: str, session_id: str, owner: Any, user_id: str | None) -> str:
+def _top_of(store: Store, session_id: str, owner: Any, user_id: str | None) -> str:
     """The highest session above one that is to be erased as well, so that no parent is told of children and
     runs before it is erased itself."""
-    top, met, theirs = session_id, {session_id}, _of(using, owner, user_id)
+    top, met, theirs = session_id, {session_id}, _of(store, owner, user_id)
     while True:
-        named = _rows(using).filter(session_id=top).values_list("parent_session_id", flat=True).first()
+        named = _rows(store).filter(session_id=top).values_list("parent_session_id", flat=True).first()
         if named is None or named in met or not theirs.filter(session_id=named).exists():
             return top
         top = named
@@ -99,9 +99,10 @@ def _erase_tree(store: Store, session_id: str, erased: set[str], job: Job[Erasur
     """Remove a session and its tree; return their branches outside of it."""
     if session_id in erased:
         return set()
-    members = [key for key in tree_of(store.using, session_id, tombstones=True) if key not in erased]
+    tree = tree_of(store.using, session_id, tombstones=True, owner=store._owner)
+    members = [key for key in tree if key not in erased]
     sessions = [store._read(key, _COLUMNS, tombstones=True) for key in members]
-    forked = _rows(store.using).filter(forked_from_session_id__among=members)
+    forked = _rows(store).filter(forked_from_session_id__among=members)
     forks = set(forked.values_list("session_id", flat=True)) - set(members)
     for session in sessions:
         job.count(snapshots_deleted=delete_snapshots_of(session, dry_run=job.dry_run))
@@ -121,12 +122,12 @@ def _erase_tree(store: Store, session_id: str, erased: set[str], job: Job[Erasur
     return forks - erased
 
 
-def _rows(using: str) -> SessionQuerySet:
-    return Session.with_tombstones.using(using)
+def _rows(store: Store) -> SessionQuerySet:
+    return sessions_of(store.using, store._owner, tombstones=True)
 
 
-def _of(using: str, owner: Any, user_id: str | None) -> SessionQuerySet:
-    rows = _rows(using)
+def _of(store: Store, owner: Any, user_id: str | None) -> SessionQuerySet:
+    rows = _rows(store)
     if owner is None:
         return rows.filter(user_id=user_id)
     if user_id is None:

@@ -13,6 +13,7 @@ from helix_sessions.content import documents
 from helix_sessions.exceptions import NotFound, SessionNotFound
 from helix_sessions.models import ArchivedRange, BlobRef, Session, SubSessionRef
 from helix_sessions.models.fields import key_of
+from helix_sessions.models.session_querysets import SessionQuerySet
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.connection import connect, fetch, is_between_transactions
 from helix_sessions.store.engine.dialect import dialect_of
@@ -50,8 +51,10 @@ def export_sessions(
 
     A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
     of one moment and takes no lock, at any size. Memory does not grow with the export, except for
-    the ids of chosen sessions.
+    the ids of chosen sessions. A store of one owner writes what is that owner's; its trees begin and end
+    where sessions of others do.
     """
+    owner = store._owner_key(owner)
     job = Job(TransferSummary(), on_progress=on_progress, should_stop=should_stop)
     _line(file, export_rows.header())
     for root in job.over(roots(store, session_ids, agent_type, owner, user_id)):
@@ -84,7 +87,7 @@ def roots(
         if agent_type is not None:
             rows = rows.filter(agent_type=inputs.identifier(agent_type, "agent_type"))
         if owner is not None:
-            rows = rows.owned_by(inputs.owner_key(owner))
+            rows = rows.owned_by(owner)
         if user_id is not None:
             rows = rows.filter(user_id=inputs.identifier(user_id, "user_id"))
         chosen = ids_of(rows) if session_ids is None else _existing(store, rows, session_ids)
@@ -92,7 +95,7 @@ def roots(
     for key in chosen:
         top = _top(store, key, adopted)
         if top not in done:
-            done.update(tree_of(store.using, top) if top in adopted else [top])
+            done.update(tree_of(store.using, top, owner=store._owner) if top in adopted else [top])
             yield top
 
 
@@ -123,7 +126,7 @@ def _memories(store: Store, owner: Any) -> Iterator[str]:
 
 
 def _schedules(store: Store, owner: Any) -> Iterator[str]:
-    return schedule_transfer.lines(store.using, UNSET if owner is None else inputs.owner_key(owner))
+    return schedule_transfer.lines(store.using, UNSET if owner is None else owner)
 
 
 def _existing(store: Store, rows: Any, session_ids: Iterable[str]) -> Iterator[str]:
@@ -147,13 +150,13 @@ def roots_of_owner(store: Store, owner: Any) -> Iterator[str]:
 
 def _top(store: Store, session_id: str, adopted: dict[str, str], *, tombstones: bool = False) -> str:
     """The root of the tree a session belongs to."""
-    seen, sessions = {session_id}, Session.with_tombstones if tombstones else Session.objects
+    seen, sessions = {session_id}, sessions_of(store.using, store._owner, tombstones=tombstones)
     while True:
         row = store._read(session_id, ("parent_session_id",), tombstones=tombstones)
         above = row.parent_session_id or adopted.get(session_id)
         if above is None or above in seen:
             return session_id
-        if not sessions.using(store.using).filter(session_id=above).exists():
+        if not sessions.filter(session_id=above).exists():
             return session_id
         seen.add(above)
         session_id = above
@@ -167,7 +170,7 @@ def _write_tree(
     locks: bool,
     job: Job[TransferSummary],
 ) -> None:
-    members = tree_of(store.using, root)
+    members = tree_of(store.using, root, owner=store._owner)
     for session_id in members if locks else ():
         lock_row(connection, session_id, ("session_id",))
     if not members:
@@ -199,17 +202,23 @@ def one_moment(using: str) -> Iterator[tuple[BaseDatabaseWrapper, bool]]:
             yield connection, False
 
 
-def tree_of(using: str, root: str, *, tombstones: bool = False) -> list[str]:
-    """The ids of a tree, the root first, each level by id."""
-    sessions = Session.with_tombstones if tombstones else Session.objects
+def tree_of(using: str, root: str, *, tombstones: bool = False, owner: Any = UNSET) -> list[str]:
+    """The ids of a tree, the root first, each level by id. With an owner it ends at sessions of others."""
+    sessions = sessions_of(using, owner, tombstones=tombstones)
     members: list[str] = []
     level = {root}
     while level:
-        rows = sessions.using(using).filter(session_id__among=level)
+        rows = sessions.filter(session_id__among=level)
         here = sorted(rows.values_list("session_id", flat=True))
         members.extend(here)
         level = children_of(using, here) - set(members)
     return members
+
+
+def sessions_of(using: str, owner: Any, *, tombstones: bool) -> SessionQuerySet:
+    """The sessions of an owner, or with `UNSET` all of them."""
+    rows = (Session.with_tombstones if tombstones else Session.objects).using(using)
+    return rows if owner is UNSET else rows.owned_by(owner)
 
 
 def _adopted(using: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from helix_sessions.conf import conf
 from helix_sessions.content import documents
 from helix_sessions.exceptions import InvalidDocument, InvalidExport, InvalidInput, SessionExists
-from helix_sessions.models import ArchivedRange, Input, Message, Session
+from helix_sessions.models import ArchivedRange, Input, Message, Session, SubSessionRef
 from helix_sessions.store.engine import inputs, message_words
 from helix_sessions.store.engine.connection import execute
 from helix_sessions.store.engine.dialect import dialect_of
@@ -35,6 +35,7 @@ from helix_sessions.store.state import runnable
 from helix_sessions.store.transcript import archive_files
 from helix_sessions.types import COLLISIONS, UNSET, Collision, TransferSummary
 
+_ABOVE = ("parent_session_id", "root_session_id")
 _ROWS_AT_ONCE = 200
 _BYTES_AT_ONCE = 4 * 1024 * 1024
 
@@ -57,14 +58,18 @@ def import_sessions(
     is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
     skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay,
     and of two totals of what was spent the larger one stands.
+
+    A store of one owner imports for that owner. It skips memories of no owner, limits and what was spent,
+    and refuses a tree that hangs on a session of another owner.
     """
     inputs.choice(on_collision, COLLISIONS, "on_collision")
-    new_owner = owner if owner is UNSET else inputs.owner_key(owner)
+    new_owner = store._owner if owner is UNSET else store._owner_key(owner)
+    confined = store._owner is not UNSET
     reader = Lines(lines)
     job = Job(TransferSummary(), on_progress=on_progress)
-    memories = MemoryImporter(store.using, on_collision, new_owner)
+    memories = MemoryImporter(store.using, on_collision, new_owner, confined=confined)
     schedules = ScheduleImporter(store.using, on_collision, new_owner)
-    spend = SpendImporter(store.using, new_owner)
+    spend = SpendImporter(store.using, new_owner, confined=confined)
     others = {"memory": memories.add, "schedule": schedules.add, **dict.fromkeys(KINDS, spend.add)}
     with reader.located():
         export_rows.check_header(reader.line())
@@ -100,6 +105,7 @@ def _import_tree(
     try:
         with locking_transaction(store.using) as connection:
             count = TreeRows(connection, members, new_ids, written).read(reader)
+            _refuse_foreign(store, [new_ids.ids.get(key, key) for key in members])
             if check:
                 _refuse_broken(store, [new_ids.ids.get(key, key) for key in members])
     except BaseException:
@@ -107,6 +113,21 @@ def _import_tree(
         raise
     renewed = len(members) if new_ids.ids else 0
     job.count(trees=1, sessions=len(members), records=count, renewed=renewed)
+
+
+def _refuse_foreign(store: Store, session_ids: list[str]) -> None:
+    """In a store of one owner a tree hangs on no session of another, above or below."""
+    if store._owner is UNSET:
+        return
+    sessions = Session.with_tombstones.using(store.using)
+    named: set[str | None] = set()
+    for above in sessions.filter(session_id__among=session_ids).values_list(*_ABOVE):
+        named.update(above)
+    refs = SubSessionRef.objects.using(store.using).filter(session__session_id__among=session_ids)
+    named.update(refs.filter(location="local").values_list("sub_session_id", flat=True))
+    foreign = sessions.filter(session_id__among=list(named - {None})).exclude(owner_id=store._owner)
+    if (key := foreign.values_list("session_id", flat=True).first()) is not None:
+        raise InvalidExport(f"This tree hangs on the session {key!r}, which this store does not have.")
 
 
 def _refuse_broken(store: Store, session_ids: list[str]) -> None:

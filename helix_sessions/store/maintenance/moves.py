@@ -35,7 +35,7 @@ from helix_sessions.store.maintenance.tree_copies import HIDDEN, Route
 from helix_sessions.store.sessions.delete import children_of
 from helix_sessions.store.state import runnable
 from helix_sessions.stream.wakeups import notify_readers_after_commit
-from helix_sessions.types import MoveSummary
+from helix_sessions.types import UNSET, MoveSummary
 
 _COPY_ROUNDS = 3
 _ATTEMPTS = 20
@@ -87,6 +87,8 @@ def move_owner(
 
 
 def _checked_route(store: Store, tenant: str, to: str) -> Route:
+    if store._owner is not UNSET:
+        raise InvalidInput("A move takes whole trees along; use a store without an owner.")
     if to not in connections.settings or to == store.using:
         raise InvalidInput(f"{to!r} is not another database of this project.")
     for alias in (store.using, to):

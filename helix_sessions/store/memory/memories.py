@@ -182,18 +182,19 @@ def _write(
     given: Iterator[Vector] | None,
     now: datetime,
 ) -> list[None]:
-    """Puts and deletions; of several of one key the last one counts."""
+    """Puts and deletions; of several of one key the last one counts. A put behind a deletion is new."""
     last: dict[str, rows.Written | None] = {}
+    gone: set[str] = set()
     for one in group:
         if isinstance(one, Put):
             found = [] if given is None else [next(given) for _ in one.texts]
             last[one.memory_id] = rows.of_put(one, found, now)
         elif store._reaches(one.namespace):
             last[one.memory_id] = None
-    rows.write(connection, [memory for memory in last.values() if memory is not None])
-    gone = [memory_id for memory_id, memory in last.items() if memory is None]
+            gone.add(one.memory_id)
     if gone:
-        rows.remove(connection, gone)
+        rows.remove(connection, list(gone))
+    rows.write(connection, [memory for memory in last.values() if memory is not None])
     return [None] * len(group)
 
 

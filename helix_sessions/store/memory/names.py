@@ -30,7 +30,7 @@ _END, _AFTER_END, _ESCAPE = "\x01", "\x02", "\x02"
 
 def namespace(value: Any, what: str = "The namespace", *, least: int = 1) -> Namespace:
     """A namespace as a tuple of texts."""
-    if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
         raise InvalidInput(f"{what} must be a tuple of strings, not {inputs.shown(value)}.")
     if not least <= len(value) <= MAX_PARTS:
         raise InvalidInput(f"{what} has {len(value)} parts; {least} to {MAX_PARTS} are allowed.")

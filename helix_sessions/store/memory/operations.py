@@ -109,7 +109,7 @@ def search(
 def list_namespaces(
     *, prefix: Any = None, suffix: Any = None, max_depth: Any = None, limit: Any = 100, offset: Any = 0
 ) -> ListNamespaces:
-    prefixes, suffixes = [prefix] if prefix else [], [suffix] if suffix else []
+    prefixes, suffixes = ([] if pattern is None else [pattern] for pattern in (prefix, suffix))
     return listing(prefixes, suffixes, max_depth=max_depth, limit=limit, offset=offset)
 
 

@@ -4,7 +4,7 @@ The database does the work. What it cannot see, sealed content, and what it cann
 pgvector, is read and judged here, up to a bound; a search that would read more is refused.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -157,7 +157,7 @@ def namespaces(
     those begin that may be seen."""
     known: dict[Namespace, None] = {}
     most = listing.offset + listing.limit
-    for namespace in _namespaces(connection, listing, now, home):
+    for namespace in _namespaces(connection, listing, now, home, known):
         if _fits(namespace, listing):
             known[namespace[: listing.max_depth]] = None
         if len(known) > most:
@@ -166,10 +166,14 @@ def namespaces(
 
 
 def _namespaces(
-    connection: BaseDatabaseWrapper, listing: ListNamespaces, now: datetime, home: Namespace
+    connection: BaseDatabaseWrapper,
+    listing: ListNamespaces,
+    now: datetime,
+    home: Namespace,
+    known: Container[Namespace],
 ) -> Iterator[Namespace]:
-    """Every namespace that may fit, in order. With a depth, what lies below one that was found is left out as
-    far as that is easy."""
+    """Every namespace that may fit, in order. With a depth, what lies below a namespace is left out where it
+    adds nothing to what is known."""
     pattern = listing.prefixes[0] if listing.prefixes else ()
     literal = pattern[: pattern.index(names.ANY)] if names.ANY in pattern else pattern
     bounds = names.bounds(literal if literal[: len(home)] == home else home)
@@ -183,8 +187,14 @@ def _namespaces(
         if len(page) < _NAMESPACES_AT_ONCE:
             return
         last = page[-1]
-        is_cut = listing.max_depth is not None and not listing.suffixes and len(last) > listing.max_depth
-        start = names.after(last[: listing.max_depth], below=True) if is_cut else names.after(last)
+        top = last[: listing.max_depth]
+        is_done = top != last and (top in known or _is_judged_by(top, listing))
+        start = names.after(top, below=True) if is_done else names.after(last)
+
+
+def _is_judged_by(top: Namespace, listing: ListNamespaces) -> bool:
+    """Whether all that lies below a namespace fits, or nothing of it does."""
+    return not listing.suffixes and all(len(pattern) <= len(top) for pattern in listing.prefixes)
 
 
 def _fits(namespace: Namespace, listing: ListNamespaces) -> bool:

@@ -80,12 +80,14 @@ def _line(row: Any, near: list[vectors.Vector]) -> str:
 
 
 class MemoryImporter:
-    """Memories on their way into the database, a page in each transaction."""
+    """Memories on their way into the database, a page in each transaction. If `confined`, those of no owner
+    stay out."""
 
-    def __init__(self, using: str, on_collision: str, owner: Any) -> None:
+    def __init__(self, using: str, on_collision: str, owner: Any, *, confined: bool = False) -> None:
         self.using = using
         self.on_collision = on_collision
         self.owner = owner
+        self.confined = confined
         self.written = self.skipped = 0
         self._page: dict[str, Written] = {}
 
@@ -162,7 +164,9 @@ class MemoryImporter:
         """Where a memory goes. That of an owner follows the owner; without one it stays out, for the key may
         be another person's here."""
         namespace = names.namespace(given)
-        if self.owner is UNSET or namespace[0] != names.OWNER or len(namespace) < 2:
+        if namespace[0] != names.OWNER or len(namespace) < 2:
+            return None if self.confined else namespace
+        if self.owner is UNSET:
             return namespace
         if self.owner is None:
             return None

@@ -46,7 +46,7 @@ def create_schedule(
         timezone=project_zone() if timezone is None else timezone,
         agent_type=inputs.identifier(agent_type, "agent_type"),
         prompt=inputs.text(prompt, "prompt", limit=MAX_PROMPT),
-        owner_id=_owner(store, owner),
+        owner_id=store._owner_key(owner),
         session=session,
         overlap=overlap,
         catch_up=catch_up,
@@ -106,7 +106,7 @@ def update_schedule(
         "timezone": timezone,
         "agent_type": agent_type if agent_type is UNSET else inputs.identifier(agent_type, "agent_type"),
         "prompt": prompt if prompt is UNSET else inputs.text(prompt, "prompt", limit=MAX_PROMPT),
-        "owner_id": owner if owner is UNSET else _owner(store, owner),
+        "owner_id": owner if owner is UNSET else store._owner_key(owner),
         "session": session,
         "overlap": overlap,
         "catch_up": catch_up,
@@ -188,12 +188,3 @@ def firing_value(row: models.ScheduleFiring) -> ScheduleFiring:
     """A firing as callers see it."""
     columns = ("schedule_id", "firing_at", "made_at", "state", "session_id", "input_id", "error")
     return ScheduleFiring(**{column: getattr(row, column) for column in columns})
-
-
-def _owner(store: Store, owner: Any) -> Any:
-    key = inputs.owner_key(owner)
-    if store._owner is UNSET:
-        return key
-    if key not in (None, store._owner):
-        raise InvalidInput("This store makes schedules of its own owner only.")
-    return store._owner

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents
-from helix_sessions.exceptions import InvalidInput, SessionExists, SessionNotFound
+from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.store.engine import inputs, tracing
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.session_columns import DEFAULTS
@@ -58,7 +58,7 @@ def create_session(
     columns = {
         "session_id": key,
         "agent_type": inputs.identifier(agent_type, "agent_type"),
-        "owner_id": new_owner(store, owner),
+        "owner_id": store._owner_key(owner),
         "user_id": inputs.optional_identifier(user_id, "user_id"),
         "stream_id": inputs.optional_identifier(stream_id, "stream_id"),
         "tags": documents.write(inputs.tags(tags)),
@@ -93,16 +93,6 @@ def session_exists(store: Store, session_id: str) -> bool:
     except SessionNotFound:
         return False
     return True
-
-
-def new_owner(store: Store, owner: Any) -> Any:
-    """The owner of a new session; a store of one owner creates only for that owner."""
-    key = inputs.owner_key(owner)
-    if store._owner is UNSET:
-        return key
-    if key not in (None, store._owner):
-        raise InvalidInput("This store creates sessions of its own owner only.")
-    return store._owner
 
 
 def new_work(connection: BaseDatabaseWrapper, columns: dict[str, Any]) -> UnitOfWork:

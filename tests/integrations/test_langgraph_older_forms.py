@@ -1,6 +1,7 @@
-"""Threads that were stored before the form had a version, with what was read of them then.
+"""Threads that were stored in forms of before, with what was read of them then.
 
-`stored/langgraph_v1.json` was written by that version of the adapter, and cannot be made again.
+`stored/langgraph_v1.json` is of the time before the form had a version, `langgraph_v2.json` of the second
+form. They were written by those versions of the adapter, and cannot be made again.
 """
 
 import base64
@@ -21,7 +22,13 @@ from helix_sessions.store import SessionStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-STORED = json.loads((Path(__file__).parent / "stored" / "langgraph_v1.json").read_text())
+STORED = {
+    thread: stored
+    for form in ("v1", "v2")
+    for thread, stored in json.loads(
+        (Path(__file__).parent / "stored" / f"langgraph_{form}.json").read_text()
+    ).items()
+}
 
 
 class Rot:
