@@ -18,10 +18,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("name", "agent_type", "session_id", "said"),
     [
-        ("langgraph", "langgraph", "trip-1", "Oslo"),
+        ("langgraph", "langgraph", "journey-1", "Oslo"),
         ("openai-agents", "openai_agents", "weather-1", "raining in Oslo"),
-        ("google-adk", "google_adk", "travel/ada/trip-1", "Oslo"),
-        ("pydantic-ai", "pydantic_ai", "chat-1", "Oslo"),
+        ("google-adk", "google_adk", "travel/ada/tour-1", "Oslo"),
+        ("pydantic-ai", "pydantic_ai", "visit-1", "Oslo"),
     ],
 )
 def test_the_session_of_the_page_is_in_the_admin(
