@@ -1677,7 +1677,7 @@ class AsyncSessionStore:
 
         Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
         finds what an interrupted call left. Branches of another owner have copies of messages: they are
-        reported, and removed only with `include_forks`.
+        reported, and removed only with `include_forks`. A store of one owner removes only what is that owner's.
         """
         return await sync_to_async(self._store.erase_user)(
             owner=owner,
@@ -1736,7 +1736,8 @@ class AsyncSessionStore:
 
         A chosen session comes with the whole tree it belongs to, from the root down. Each tree is a snapshot
         of one moment and takes no lock, at any size. Memory does not grow with the export, except for
-        the ids of chosen sessions.
+        the ids of chosen sessions. A store of one owner writes what is that owner's; its trees begin and end
+        where sessions of others do.
         """
         return await sync_to_async(self._store.export_sessions)(
             file,
@@ -1766,6 +1767,9 @@ class AsyncSessionStore:
         is skipped, or gets a new key. The memories of an owner go to the new one; with `None` they are
         skipped. Schedules are treated as sessions are, and fire from now on. Spend limits that exist stay,
         and of two totals of what was spent the larger one stands.
+
+        A store of one owner imports for that owner. It skips memories of no owner, limits and what was spent,
+        and refuses a tree that hangs on a session of another owner.
         """
         return await sync_to_async(self._store.import_sessions)(
             lines, on_collision=on_collision, owner=owner, check=check, on_progress=on_progress

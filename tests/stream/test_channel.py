@@ -143,8 +143,8 @@ def test_a_channel_that_is_given_up_leaves_no_file_open(store: SessionStore, cha
         wait_until(lambda: channel._thread is None)
         return len(os.listdir("/proc/self/fd"))
 
-    before = open_files_after_use()
-    assert [open_files_after_use() for _ in range(3)] == [before] * 3
+    opened = [open_files_after_use() for _ in range(6)]
+    assert opened[-1] <= opened[2], "what others had open may be closed meanwhile"
 
 
 def test_pieces_that_do_not_follow_each_other_keep_their_places(way: Way, other: Other) -> None:
