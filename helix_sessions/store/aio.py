@@ -1677,7 +1677,7 @@ class AsyncSessionStore:
 
         Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
         finds what an interrupted call left. Branches of another owner have copies of messages: they are
-        reported, and removed only with `include_forks`. A store of one owner removes only what is that owner's.
+        reported, and removed only with `include_forks`. A store of one owner removes nothing of others.
         """
         return await sync_to_async(self._store.erase_user)(
             owner=owner,

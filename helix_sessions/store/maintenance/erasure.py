@@ -48,7 +48,7 @@ def erase_user(
 
     Workspace snapshots and archives, which are outside the database, are deleted first, so that a retry
     finds what an interrupted call left. Branches of another owner have copies of messages: they are
-    reported, and removed only with `include_forks`. A store of one owner removes only what is that owner's.
+    reported, and removed only with `include_forks`. A store of one owner removes nothing of others.
     """
     if owner is None and user_id is None:
         raise InvalidInput("Say whom to erase: an owner, a user_id or both.")
