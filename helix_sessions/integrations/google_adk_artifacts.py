@@ -88,7 +88,7 @@ class DjangoArtifactService(BaseArtifactService):
     ) -> list[str]:
         """The names in a session, and those that the user's sessions share."""
         names: set[str] = set()
-        for scope in {"", _stripped(session_id)}:
+        for scope in {""} if session_id is None else {"", _session_id(session_id)}:
             infos = await sync_to_async(self._infos)(_key(app_name, user_id, scope))
             names.update(info["filename"] for info in infos)
         return sorted(names)
@@ -191,15 +191,23 @@ def _scope(filename: str, session_id: str | None) -> str:
     """The session of an artifact; empty if all sessions of the user share it."""
     if filename.startswith(_USER):
         return ""
-    found = _stripped(session_id)
-    if not found:
+    if session_id is None:
         raise InvalidArtifact("An artifact whose name does not begin with 'user:' needs a session id.")
-    return found
+    return _session_id(session_id)
 
 
-def _stripped(session_id: str | None) -> str:
+def _session_id(session_id: str) -> str:
     """A session's id as the sessions have it, without spaces around it."""
-    return (session_id or "").strip()
+    return _checked(session_id.strip(), "session_id")
+
+
+def _checked(value: str, name: str) -> str:
+    """An id, unless ADK's own services refuse it: one that is empty or could leave a directory."""
+    try:
+        artifact_util.validate_path_segment(value, name)
+    except InputValidationError as error:
+        raise InvalidArtifact(str(error)) from None
+    return value
 
 
 def _target(part: Part, app: str, user: str, session_id: str | None) -> tuple[str, str | None, int]:
@@ -210,7 +218,7 @@ def _target(part: Part, app: str, user: str, session_id: str | None) -> tuple[st
         raise InvalidArtifact("An artifact refers to what is no address of an artifact.")
     try:
         artifact_util.validate_artifact_reference_scope(
-            app_name=app, user_id=user, session_id=_stripped(session_id) or None, parsed_uri=parsed
+            app_name=app, user_id=user, session_id=session_id and session_id.strip(), parsed_uri=parsed
         )
     except InputValidationError as error:
         raise InvalidArtifact(str(error)) from None
@@ -218,7 +226,8 @@ def _target(part: Part, app: str, user: str, session_id: str | None) -> tuple[st
 
 
 def _key(app: str, user: str, scope: str) -> str:
-    return f"adk-artifacts/{documents.digest(app, user, scope)}"
+    names = (_checked(app, "app_name"), _checked(user, "user_id"), scope)
+    return f"adk-artifacts/{documents.digest(*names)}"
 
 
 def _note(kind: str, filename: str, version: int | None = None) -> str:

@@ -76,6 +76,24 @@ def test_padded_ids_are_those_of_the_session() -> None:
         async_to_sync(service.save_artifact)(**names, session_id="  ", filename="f", artifact=PICTURE)
 
 
+@pytest.mark.parametrize("name", ["app_name", "user_id", "session_id"])
+@pytest.mark.parametrize("refused", ["", "..", "a/../b", "/a", "\\a", "C:a", "a\0b"])
+def test_ids_that_adk_refuses_are_refused(name: str, refused: str) -> None:
+    place: dict[str, Any] = {**PLACE, name: refused}
+
+    def said(service: Any, call: str, **given: Any) -> str:
+        with pytest.raises(InputValidationError) as error:
+            async_to_sync(getattr(service, call))(**place, **given)
+        return str(error.value)
+
+    ours, theirs = DjangoArtifactService(), InMemoryArtifactService()
+    given: dict[str, Any] = {"filename": "f", "artifact": PICTURE}
+    for call in ("load_artifact", "delete_artifact", "list_versions", "get_artifact_version"):
+        assert said(ours, call, filename="f") == said(theirs, call, filename="f")
+    assert said(ours, "save_artifact", **given) == said(theirs, "save_artifact", **given)
+    assert said(ours, "list_artifact_keys") == said(theirs, "list_artifact_keys")
+
+
 def test_references_are_followed_within_the_users_own(store: SessionStore) -> None:
     def uri(filename: str, version: int = 0, **place: str) -> dict[str, Any]:
         given = {**PLACE, **place}

@@ -1,7 +1,7 @@
 """Puts our services where the tests of Google's ADK have one of their own.
 
-Tests find ours under the names of ADK's services, and as the fixture `session_service`. Of a test that is
-repeated for several services one variant is run. Tests that make no service are not counted.
+Tests find ours under the names of ADK's services, and as `session_service`, a fixture or a parameter. Of a
+test that is repeated for several services one variant is run. Tests that make no service are not counted.
 """
 
 import os
@@ -10,6 +10,7 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
+from google.adk.sessions import BaseSessionService
 
 django.setup()
 
@@ -72,6 +73,9 @@ REPLACED = {
 }
 FIXTURE = "session_service"
 VARIANTS = ("service_type", FIXTURE)
+THEIRS = ("FILE", "GCS")
+"""The variants whose services are not replaced: they keep artifacts in files, and in buckets."""
+ABOUT_THEIRS = ("test_file_", "test_gcs_")
 
 
 def opened(*given: Any, **fixtures: Any) -> Sessions:
@@ -83,6 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One variant of the fixture: ours."""
     for fixture in metafunc._arg2fixturedefs.get(FIXTURE, ()):
         fixture.params, fixture.func, fixture.argnames = ["ours"], opened, ()  # type: ignore[misc]
+        fixture.ids = None  # type: ignore[misc]
     module = vars(metafunc.module)
     for name, ours in REPLACED.items():
         if name in module:
@@ -95,7 +100,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not isinstance(item, pytest.Function) or not set(REPLACED) & set(vars(item.module)):
             left_out.append(item)
             continue
-        row = vars(item.callspec)["params"] if hasattr(item, "callspec") else {}
+        row = _row(item)
+        variant = getattr(row.get("service_type"), "name", "")
+        if variant in THEIRS or item.originalname.startswith(ABOUT_THEIRS):
+            left_out.append(item)
+            continue
         others = sorted((name, str(value)) for name, value in row.items() if name not in VARIANTS)
         if (item.path, item.originalname, str(others)) in seen:
             left_out.append(item)
@@ -107,6 +116,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept.append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A service in a table of parameters was made before ours had its name."""
+    row = _row(item)
+    if isinstance(row.get(FIXTURE), BaseSessionService):
+        row[FIXTURE] = opened()
+
+
+def _row(item: pytest.Item) -> dict[str, Any]:
+    return vars(item.callspec)["params"] if hasattr(item, "callspec") else {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
