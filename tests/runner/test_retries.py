@@ -211,6 +211,21 @@ class TestTheModel:
         assert said(store, session)[-2:] == [("user", "two"), ("assistant", "ok")]
         whole(store, session)
 
+    def test_a_sub_agent_that_is_settled_while_it_waits_is_not_tried_again(
+        self, store: SessionStore, session: str
+    ) -> None:
+        store.create_session("child", agent_type="helper", parent_session_id=session)
+        store.admit_input("child", "hello")
+        agent = ScriptedAgent([TransientError("busy", retry_after=60)])
+        assert SessionRunner(agent).wake("child").kind == "idle"
+        store.settle_child("child", "failed", error="stopped")
+        state = store.load_state("child")
+        assert (state.status, state.runnable_at) == ("failed", None)
+        assert [run.status for run in store.list_runs("child").items] == ["failed"]
+        assert SessionRunner(agent).wake("child").kind == "idle"
+        assert len(agent.turns) == 1
+        whole(store, "child")
+
     def test_a_waiting_retry_is_interrupted(self, store: SessionStore, session: str) -> None:
         agent = ScriptedAgent([TransientError("busy", retry_after=60)])
         SessionRunner(agent).run(session)

@@ -69,9 +69,12 @@ def settle_child(
             if parent is not None:
                 tell_parent(parent, outcome_of(child))
         else:
-            # Who drives it without a lease reports its end itself, and then ends its run.
-            reported = child.session.lease_owner is None
-            enter(tree, parent, child, columns, stops_driver=not reported, anew=True)
+            enter(tree, parent, child, columns, stops_driver=not _reports_itself(child.session), anew=True)
+
+
+def _reports_itself(child: SessionRow) -> bool:
+    """Whether its process drives it without a lease: it reports the end itself, and then ends the run."""
+    return child.lease_owner is None and not child.waits_for_retry
 
 
 def enter(
