@@ -3,7 +3,7 @@
 from bench.settings import *  # noqa: F403
 from bench.settings import INSTALLED_APPS as _APPS
 
-INSTALLED_APPS = [*_APPS, "django.contrib.sessions", "rest_framework", "django_filters"]
+INSTALLED_APPS = [*_APPS, "rest_framework", "django_filters"]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
