@@ -1,9 +1,15 @@
 """The settings of the server whose streams are measured."""
 
 from bench.settings import *  # noqa: F403
-from bench.settings import INSTALLED_APPS as _APPS
 
-INSTALLED_APPS = [*_APPS, "rest_framework", "django_filters"]
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "rest_framework",
+    "django_filters",
+    "helix_sessions",
+]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

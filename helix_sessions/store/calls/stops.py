@@ -1,12 +1,9 @@
 """A request to stop a session that waits: nobody drives it, so it is met at once."""
 
-from django.utils import timezone
-
 from helix_sessions.content import documents
 from helix_sessions.store.calls import children
 from helix_sessions.store.engine import inputs
 from helix_sessions.store.engine.operation import operation
-from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.store import Store, session_key
 from helix_sessions.store.engine.transactions import Transaction, write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
@@ -25,7 +22,7 @@ def interrupt_waiting(store: Store, session_id: str, reason: str | None = None) 
     inputs.string_document(reason, "reason")
     with write_tree(store.using, store._lease) as tree:
         parent, work = children.lock_with_parent(tree, key, store._owner)
-        if not _rests_and_waits(work.session):
+        if not _rests_and_waits(work):
             return False
         interrupt(tree, parent, work, reason)
     return True
@@ -44,9 +41,11 @@ def interrupt(
     children.enter(tree, parent, work, {"status": "interrupted", "interrupt_context": context})
 
 
-def _rests_and_waits(session: SessionRow) -> bool:
+def _rests_and_waits(work: UnitOfWork) -> bool:
+    session = work.session
     waits = (session.pending_client_tool_calls, session.suspended_awaiting_children)
-    driven = session.lease_owner is not None and session.lease_expires_at > timezone.now()
+    until = session.lease_expires_at
+    driven = session.lease_owner is not None and until > work.dialect.clock(work.connection)
     return (
         session.status == "active"
         and session.run_id is None
