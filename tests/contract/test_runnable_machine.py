@@ -69,13 +69,19 @@ class Known:
             return "now"
         return self.requested
 
+    @property
+    def rests_with_inputs(self) -> bool:
+        """It has inputs that were only admitted."""
+        rests = self.run is None and self.runnable() is None and self.status not in STOPPED
+        return rests and bool(self.pending) and not self.waits
+
     def stop(self) -> None:
         self.run = self.lease = None
 
-    def follow(self) -> None:
-        """Its run has ended, or its status has changed."""
+    def follow(self, *, rested: bool = False) -> None:
+        """Its run has ended, or its status has changed. `rested`: it rests with its inputs."""
         if self.run is None:
-            self.looked_for = bool(self.pending) and self.status not in STOPPED
+            self.looked_for = bool(self.pending) and self.status not in STOPPED and not rested
 
 
 def runs(known: Known) -> bool:
@@ -255,7 +261,7 @@ class Causes(RuleBasedStateMachine):
     @of_one(lambda known: True)
     def decide(self, key: str, known: Known, status: str, by_cas: bool) -> None:
         """Somebody else decides."""
-        run, lease, before = known.run, known.lease, known.status
+        run, lease, before, rested = known.run, known.lease, known.status, known.rests_with_inputs
         if by_cas:
             assert self.store.compare_and_set_status(key, [before], status)
         else:
@@ -271,16 +277,16 @@ class Causes(RuleBasedStateMachine):
             known.status = status
             known.follow()
         if status != before or status in STOPPED:
-            self._enter(key, status)
+            self._enter(key, status, rested=rested)
 
-    def _enter(self, key: str, status: str) -> None:
+    def _enter(self, key: str, status: str, *, rested: bool = False) -> None:
         known = self.known[key]
         known.status = status
         if status in STOPPED:
             known.requested = None
         if status in ("completed", "failed"):
             known.unanswered, known.children, known.has_answers = set(), {}, False
-        known.follow()
+        known.follow(rested=rested)
         if status == "active" and self._is_awaited(key) and not known.waits and known.runnable() is None:
             known.requested = "now"
         if status in ("failed", "interrupted"):
