@@ -8,8 +8,9 @@ PAGE = "http-page"
 
 
 def prepare(sessions: int, threads: int) -> str:
-    """A user with sessions, one of them with messages to read, and one for each writing thread."""
+    """A backend's user with sessions, one of them with messages to read, and one for each writing thread."""
     from django.contrib.auth import get_user_model
+    from django.contrib.auth.models import Permission
     from django.core.management import call_command
 
     from bench import payload
@@ -18,6 +19,7 @@ def prepare(sessions: int, threads: int) -> str:
 
     call_command("migrate", verbosity=0)
     user = get_user_model().objects.create_user("bench")
+    user.user_permissions.add(Permission.objects.get(codename="drive_session"))
     store = SessionStore(owned_by=user)
     for number in range(sessions):
         store.create_session(f"other-{number:06d}", agent_type="bench")

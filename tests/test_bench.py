@@ -1,7 +1,11 @@
 """What the bench makes of its numbers."""
 
+from typing import Any
+
 import pytest
 
+from bench import http as bench_http
+from bench.http_server import prepare
 from bench.measure import Timing, p99
 from bench.results import Results
 from bench.scale import QUICK
@@ -44,3 +48,13 @@ def test_the_goals_of_the_adapters_are_targets() -> None:
     [target] = [target for target in targets(results, QUICK) if what in target.what]
     assert (target.limit, target.at_least, target.verdict) == (2, True, "reached")
     assert target.measured == pytest.approx(3)
+
+
+@pytest.mark.urls("bench.http_urls")
+@pytest.mark.django_db(transaction=True)
+def test_the_user_of_the_http_benchmark_may_do_all_that_is_measured(live_server: Any) -> None:
+    client = bench_http.Client(live_server.thread.port, prepare(sessions=3, threads=1), 0)
+    for operation in bench_http.OPERATIONS.values():
+        client.know_version()
+        operation(client)
+        operation(client)
