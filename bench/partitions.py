@@ -27,6 +27,7 @@ FORMS = ("plain", "partitioned")
 PARTITIONS = 16
 TABLES = ("helix_sessions_event", "helix_sessions_message")
 EVENTS_EACH = 101
+MESSAGES_EACH = 50
 BLOCK = 20
 TEMPLATE = "template"
 SESSION_ID = "lpad(to_hex(n), 8, '0') || '-0000-7000-8000-' || substr(md5(n::text), 1, 12)"
@@ -38,6 +39,8 @@ SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "8GB", "maintenanc
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.partitions", description=__doc__)
     parser.add_argument("--events", type=int, default=10_000_000)
+    each = f"messages among the {EVENTS_EACH} events of a session ({MESSAGES_EACH}); fewer spare the disk"
+    parser.add_argument("--messages", type=int, default=MESSAGES_EACH, help=each)
     parser.add_argument("--output", type=Path, default=None, help="where the numbers go as JSON")
     arguments = parser.parse_args()
     sessions = arguments.events // EVENTS_EACH
@@ -57,7 +60,8 @@ def main() -> None:
         django.setup()
         found: dict[str, object] = {"sessions": sessions, "events": sessions * EVENTS_EACH}
         for form in FORMS:
-            found[f"{form}: fill, s"] = round(seconds(partial(fill, place, form, sessions)), 1)
+            filling = partial(fill, place, form, sessions, arguments.messages)
+            found[f"{form}: fill, s"] = round(seconds(filling), 1)
             tell(found)
         place.settle(*FORMS)
         found |= calls(place, sessions)
@@ -102,17 +106,17 @@ def partition(place: Place, database: str, table: str) -> None:
     place.execute(f"DROP TABLE {table}_plain CASCADE", database)
 
 
-def fill(place: Place, form: str, sessions: int) -> None:
-    """Make sessions of 50 messages and 101 events, each block of their log after that of all others."""
+def fill(place: Place, form: str, sessions: int, messages: int) -> None:
+    """Make sessions of so many messages and 101 events, each block of their log after that of all others."""
     from django.db import connections
 
     from helix_sessions.store import SessionStore
 
     store = SessionStore(form)
     store.create_session(TEMPLATE, agent_type="bench", custom_state={"step": 1})
-    for number in range(50):
-        message = payload.message(("user", "assistant")[number % 2], 300)
-        store.append_messages(TEMPLATE, [message])
+    for number in range(messages):
+        store.append_messages(TEMPLATE, [payload.message(("user", "assistant")[number % 2], 300)])
+    for _ in range(EVENTS_EACH - 1 - messages):
         store.emit_event(TEMPLATE, "progress", {"done": "a part of the work that was asked for", "of": 50})
     connections[form].close()
     copy_session(place, form, "helix_sessions_session", TEMPLATE, sessions, session_id=SESSION_ID)
