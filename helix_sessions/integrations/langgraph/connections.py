@@ -56,14 +56,26 @@ async def in_thread(alias: str, call: Callable[[], R], *, lane: str | None = Non
         prepare(alias)
         return call()
 
-    several = connections[alias].features.has_select_for_update
-    called_from_sync = getattr(AsyncToSync.executors, "current", None) is not None
-    if called_from_sync or not several:
+    if not _has_threads(alias):
         return await sync_to_async(connected)()
     if lane is None:
         return await asyncio.to_thread(connected)
-    lanes = await _lanes_of(loop := asyncio.get_running_loop())
-    return await loop.run_in_executor(lanes[hash(lane) % LANES], copy_context().run, connected)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(await _lane(loop, lane), copy_context().run, connected)
+
+
+async def lane_of(alias: str, lane: str) -> Executor | None:
+    """The thread that calls of one lane share, where they run in threads of the event loop."""
+    return await _lane(asyncio.get_running_loop(), lane) if _has_threads(alias) else None
+
+
+def _has_threads(alias: str) -> bool:
+    called_from_sync = getattr(AsyncToSync.executors, "current", None) is not None
+    return connections[alias].features.has_select_for_update and not called_from_sync
+
+
+async def _lane(loop: asyncio.AbstractEventLoop, lane: str) -> Executor:
+    return (await _lanes_of(loop))[hash(lane) % LANES]
 
 
 async def _lanes_of(loop: asyncio.AbstractEventLoop) -> list[Executor]:

@@ -103,6 +103,10 @@ class Write:
     def special(self) -> int | None:
         return self.index if self.index < 0 else None
 
+    @property
+    def size(self) -> int:
+        return len(self.value.data) if isinstance(self.value, Serialized) else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCheckpoint:

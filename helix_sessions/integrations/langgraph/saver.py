@@ -6,14 +6,17 @@ from functools import partial, wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
+from django.db import Error as DatabaseFailure
+
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.integrations.extras import needed_from
 from helix_sessions.integrations.langgraph import connections, keys, removal, strictness
 from helix_sessions.integrations.langgraph.documents import StoredCheckpoint, Write
 from helix_sessions.integrations.langgraph.keys import Address, ReadId, address_of, checkpoint_of
 from helix_sessions.integrations.langgraph.reader import Head, Reader
-from helix_sessions.integrations.langgraph.thread import Heads, Kind, Thread
+from helix_sessions.integrations.langgraph.thread import Heads, Kind, Put, PutWrites, Thread
 from helix_sessions.integrations.langgraph.values import Codec
+from helix_sessions.integrations.langgraph.waiting import Errors, WaitingCalls
 from helix_sessions.store import SessionStore
 from helix_sessions.types import Note
 
@@ -37,6 +40,7 @@ AGENT_TYPE = "langgraph"
 _PAGE = 20
 
 Fields = Callable[[RunnableConfig], dict[str, Any]]
+ToPut = Callable[[Thread], Put | PutWrites]
 P = ParamSpec("P")
 R = TypeVar("R")
 Call = Callable[Concatenate["DjangoSaver", P], R]
@@ -93,6 +97,7 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
         self._agent_type = agent_type
         self._fields = fields
         self._heads = Heads()
+        self._waiting = WaitingCalls(self._store.using, self._put_all)
 
     @_connected
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -132,24 +137,7 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
         """
         address = address_of(config)
         thread = self._thread(address.thread)
-        described = get_checkpoint_metadata(config, metadata)
-        run_id = described.get("run_id")
-        own = {name: each for name, each in checkpoint.items() if name not in ("id", "channel_values")}
-        thread.put(
-            StoredCheckpoint(
-                id=checkpoint["id"],
-                namespace=address.namespace,
-                parent=address.checkpoint,
-                checkpoint=thread.codec.dump(own),
-                metadata=thread.codec.dump(described),
-                run_id=str(run_id) if run_id else None,
-            ),
-            checkpoint["channel_values"],
-            checkpoint["channel_versions"],
-            new_versions,
-            partial(self._create, address.thread, config),
-            kind=Kind.of(described),
-        )
+        thread.put(self._to_put(thread, config, checkpoint, metadata, new_versions))
         return _config(address.thread, address.namespace, checkpoint["id"])
 
     @_connected
@@ -157,21 +145,9 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task of the step after a checkpoint wrote."""
-        address = address_of(config)
-        thread = self._thread(address.thread)
-        written = [
-            Write(
-                task=task_id,
-                path=task_path,
-                index=WRITES_IDX_MAP.get(channel, index),
-                channel=channel,
-                value=thread.codec.dump(value),
-            )
-            for index, (channel, value) in enumerate(writes)
-        ]
-        if written:
-            create = partial(self._create, address.thread, config, new=False)
-            thread.put_writes(address.namespace, address.checkpoint or "", written, create)
+        if writes:
+            thread = self._thread(address_of(config).thread)
+            thread.put_writes(self._to_put_writes(thread, config, writes, task_id, task_path))
 
     @_connected
     def delete_thread(self, thread_id: str) -> None:
@@ -249,14 +225,100 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
             for one in page:
                 yield one
 
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        address = address_of(config)
+        await self._waiting.call(
+            address.thread, lambda thread: self._to_put(thread, config, checkpoint, metadata, new_versions)
+        )
+        return _config(address.thread, address.namespace, checkpoint["id"])
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        if writes:
+            await self._waiting.call(
+                address_of(config).thread,
+                lambda thread: self._to_put_writes(thread, config, writes, task_id, task_path),
+            )
+
     aget_tuple = _async(get_tuple)
-    aput = _async(put)
-    aput_writes = _async(put_writes)
     adelete_thread = _async(delete_thread)
     adelete_for_runs = _async(delete_for_runs)
     acopy_thread = _async(copy_thread)
     aprune = _async(prune)
     aget_delta_channel_history = _async(get_delta_channel_history)
+
+    def _to_put(
+        self,
+        thread: Thread,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Put:
+        address = address_of(config)
+        described = get_checkpoint_metadata(config, metadata)
+        run_id = described.get("run_id")
+        own = {name: each for name, each in checkpoint.items() if name not in ("id", "channel_values")}
+        return Put(
+            checkpoint=StoredCheckpoint(
+                id=checkpoint["id"],
+                namespace=address.namespace,
+                parent=address.checkpoint,
+                checkpoint=thread.codec.dump(own),
+                metadata=thread.codec.dump(described),
+                run_id=str(run_id) if run_id else None,
+            ),
+            values=checkpoint["channel_values"],
+            versions=checkpoint["channel_versions"],
+            changed=new_versions,
+            kind=Kind.of(described),
+            create=partial(self._create, thread.id, config),
+        )
+
+    def _to_put_writes(
+        self,
+        thread: Thread,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> PutWrites:
+        address = address_of(config)
+        return PutWrites(
+            namespace=address.namespace,
+            checkpoint=address.checkpoint or "",
+            writes=[
+                Write(
+                    task=task_id,
+                    path=task_path,
+                    index=WRITES_IDX_MAP.get(channel, index),
+                    channel=channel,
+                    value=thread.codec.dump(value),
+                )
+                for index, (channel, value) in enumerate(writes)
+            ],
+            create=partial(self._create, thread.id, config, new=False),
+        )
+
+    def _put_all(self, thread_id: str, calls: Sequence[ToPut]) -> Errors:
+        """Store what was to be stored one after the other: in one go if that can be. The error of each."""
+        thread = self._thread(thread_id)
+        if len(calls) > 1:
+            try:
+                if thread.put_together([call(thread) for call in calls]):
+                    return [None] * len(calls)
+            except DatabaseFailure:
+                raise  # it may be stored, for all that is known: not again
+            except Exception:  # noqa: S110 - of one of them, which meets it again
+                pass
+        return [_error_of(thread, call) for call in calls]
 
     def _find(self, reader: Reader, address: Address, head: Head) -> StoredCheckpoint | None:
         """The checkpoint of an address, or the newest one."""
@@ -322,6 +384,18 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
             self._store.get_session_head(thread)  # raises if it is another owner's
             if new:
                 raise
+
+
+def _error_of(thread: Thread, call: ToPut) -> Exception | None:
+    try:
+        put = call(thread)
+        if isinstance(put, Put):
+            thread.put(put)
+        else:
+            thread.put_writes(put)
+    except Exception as error:
+        return error
+    return None
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:

@@ -1,7 +1,7 @@
 """Writes to a thread: checkpoints, and what tasks wrote after them."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock, RLock
 from typing import Any
@@ -84,6 +84,50 @@ class Heads:
             self._threads.pop(thread, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What metadata say of a checkpoint that is put."""
+
+    is_fork: bool
+    """It copies another on purpose."""
+    is_first: bool
+    """It begins a thread, as far as its run knows."""
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> "Kind":
+        source, step = metadata.get("source"), metadata.get("step")
+        return cls(
+            is_fork=source == "fork",
+            is_first=source in ("input", "update") and isinstance(step, int) and step <= 0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """A checkpoint that is to be stored on its parent."""
+
+    checkpoint: StoredCheckpoint
+    values: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    changed: Iterable[str]
+    kind: Kind
+    create: Create
+
+    @property
+    def namespace(self) -> str:
+        return self.checkpoint.namespace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutWrites:
+    """What a task wrote after a checkpoint, to be stored."""
+
+    namespace: str
+    checkpoint: str
+    writes: Sequence[Write]
+    create: Create
+
+
 class Thread:
     """One thread, that is: the notes and messages of one session."""
 
@@ -105,49 +149,75 @@ class Thread:
     def _head(self, namespace: str) -> Head:
         return self.heads.get(self.id, namespace) or self.reader().head(namespace)
 
-    def put(
-        self,
-        checkpoint: StoredCheckpoint,
-        values: Mapping[str, Any],
-        versions: Mapping[str, Any],
-        changed: Iterable[str],
-        create: Create,
-        *,
-        kind: "Kind",
-    ) -> None:
+    def put(self, put: Put) -> None:
         """Store a checkpoint on its parent. `StaleState` if another run has put one since that was read."""
-        namespace = checkpoint.namespace
+        namespace = put.namespace
         with self.heads.turn(self.id):
             head = self._head(namespace)
-            if self._is_overtaken(checkpoint, kind, head):  # or what is remembered is old
+            if self._is_overtaken(put, head):  # or what is remembered is old
                 head = self.reader().head(namespace)
             while True:
-                if self._is_overtaken(checkpoint, kind, head):
-                    raise _stale(checkpoint.parent, head)
-                draft = Draft(checkpoint, head, self.reader(), self.codec, says=self.says)
-                draft.fill(values, versions, changed)
+                if self._is_overtaken(put, head):
+                    raise _stale(put.checkpoint.parent, head)
                 try:
-                    if not head.version:
-                        create()
-                    done = self.store.put_notes(
-                        self.id,
-                        draft.notes,
-                        append_messages=draft.messages,
-                        run_ids=draft.run_ids,
-                        expected_version=head.version or 1,
-                    )
-                    break
+                    self._put_on(head, put)
+                    return
                 except (StaleState, SessionExists, SessionNotFound):
                     head = self.reader().head(namespace)
-            after = draft.head_at(done.version, done.message_count)
-            self.heads.set(self.id, namespace, after, before=head.version)
 
-    def _is_overtaken(self, checkpoint: StoredCheckpoint, kind: "Kind", head: Head) -> bool:
+    def put_together(self, puts: Sequence[Put | PutWrites]) -> bool:
+        """Store in one go what was to be stored one after the other, or nothing: `False` if what is known of
+        the thread does not allow it. Only of one checkpoint, or of the writes to one."""
+        checkpoints = [put for put in puts if isinstance(put, Put)]
+        writes = [put for put in puts if isinstance(put, PutWrites)]
+        if len({put.namespace for put in puts}) > 1 or len(checkpoints) > 1:
+            return False
+        with self.heads.turn(self.id):
+            head = self.heads.get(self.id, puts[0].namespace)
+            newest = None if head is None else head.checkpoint
+            if head is None or newest is None or not all(_can_wait(newest, each) for each in writes):
+                return False
+            if not checkpoints:
+                return self._put_writes_together(writes)
+            for each in writes:
+                newest = _with_writes(newest, each.checkpoint, each.writes)
+            if self._is_overtaken(checkpoints[0], head):
+                return False
+            try:
+                self._put_on(replace(head, checkpoint=newest), checkpoints[0])
+            except (StaleState, SessionExists, SessionNotFound):
+                return False
+            return True
+
+    def _put_writes_together(self, puts: Sequence[PutWrites]) -> bool:
+        if len({put.checkpoint for put in puts}) > 1:
+            return False
+        self.put_writes(replace(puts[0], writes=[write for put in puts for write in put.writes]))
+        return True
+
+    def _put_on(self, head: Head, put: Put) -> None:
+        """Store a checkpoint on what is known, which the database refuses if it is not so any more."""
+        draft = Draft(put.checkpoint, head, self.reader(), self.codec, says=self.says)
+        draft.fill(put.values, put.versions, put.changed)
+        if not head.version:
+            put.create()
+        done = self.store.put_notes(
+            self.id,
+            draft.notes,
+            append_messages=draft.messages,
+            run_ids=draft.run_ids,
+            expected_version=head.version or 1,
+        )
+        after = draft.head_at(done.version, done.message_count)
+        self.heads.set(self.id, put.namespace, after, before=head.version)
+
+    def _is_overtaken(self, put: Put, head: Head) -> bool:
         """Whether another run has put a checkpoint since this one's run read or put its parent.
 
         A run goes on from what was put last. One that branches off an older checkpoint has read that when
         what is last now was last already. A checkpoint may be put again.
         """
+        checkpoint, kind = put.checkpoint, put.kind
         parent, namespace = checkpoint.parent, checkpoint.namespace
         if kind.is_fork or head.checkpoint is None or head.latest in (parent, checkpoint.id):
             return False
@@ -160,29 +230,27 @@ class Thread:
             overtaken = not kind.is_first or self.reader().find(namespace, parent) is not None
         return overtaken and self.reader().find(namespace, checkpoint.id) is None
 
-    def put_writes(self, namespace: str, checkpoint: str, writes: list[Write], create: Create) -> None:
+    def put_writes(self, put: PutWrites) -> None:
         """Keep what a task wrote after a checkpoint: with the checkpoint, if that is the newest."""
         with self.heads.turn(self.id):
-            if self._are_apart(namespace, checkpoint, writes) or not self._put_on_head(
-                namespace, checkpoint, writes
-            ):
-                self._put_apart(namespace, checkpoint, writes, create)
+            if self._are_apart(put) or not self._put_on_head(put):
+                self._put_apart(put)
 
-    def _are_apart(self, namespace: str, checkpoint: str, writes: list[Write]) -> bool:
+    def _are_apart(self, put: PutWrites) -> bool:
         """Whether what these replace, an interrupt for example, is kept apart: they go there too."""
         wanted = {
-            keys.task_writes(namespace, checkpoint, write.task, write.special)
-            for write in writes
+            keys.task_writes(put.namespace, put.checkpoint, write.task, write.special)
+            for write in put.writes
             if write.special is not None
         }
         return bool(wanted) and bool(self.reader().notes(keys=wanted))
 
-    def _put_on_head(self, namespace: str, checkpoint: str, writes: list[Write]) -> bool:
+    def _put_on_head(self, put: PutWrites) -> bool:
         """Add writes to the newest checkpoint, or to those of one that is about to come; `False` if it is an
         older one, or if there are too many."""
-        head = self._head(namespace)
-        while head.checkpoint is not None and checkpoint >= head.checkpoint.id:
-            newest = _with_writes(head.checkpoint, checkpoint, writes)
+        head = self._head(put.namespace)
+        while head.checkpoint is not None and put.checkpoint >= head.checkpoint.id:
+            newest = _with_writes(head.checkpoint, put.checkpoint, put.writes)
             note = stored.note_of(newest)
             if len(note["packed"]) > LONGEST or len(newest.early) > EARLY:
                 return False
@@ -194,41 +262,23 @@ class Thread:
                     expected_version=head.version,
                 )
             except (StaleState, SessionNotFound):
-                head = self.reader().head(namespace)
+                head = self.reader().head(put.namespace)
                 continue
             after = replace(head, version=done.version, checkpoint=newest)
-            self.heads.set(self.id, namespace, after, before=head.version)
+            self.heads.set(self.id, put.namespace, after, before=head.version)
             return True
         return False
 
-    def _put_apart(self, namespace: str, checkpoint: str, writes: list[Write], create: Create) -> None:
-        head = self.heads.get(self.id, namespace)
-        filed = head.recent.file_writes(writes) if head else writes
-        notes = apart(namespace, checkpoint, filed, self.reader())
+    def _put_apart(self, put: PutWrites) -> None:
+        head = self.heads.get(self.id, put.namespace)
+        filed = head.recent.file_writes(put.writes) if head else put.writes
+        notes = apart(put.namespace, put.checkpoint, filed, self.reader())
         while True:
             try:
                 self.store.put_notes(self.id, notes, quietly=True)
                 return
             except SessionNotFound:
-                create()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What metadata say of a checkpoint that is put."""
-
-    is_fork: bool
-    """It copies another on purpose."""
-    is_first: bool
-    """It begins a thread, as far as its run knows."""
-
-    @classmethod
-    def of(cls, metadata: Mapping[str, Any]) -> "Kind":
-        source, step = metadata.get("source"), metadata.get("step")
-        return cls(
-            is_fork=source == "fork",
-            is_first=source in ("input", "update") and isinstance(step, int) and step <= 0,
-        )
+                put.create()
 
 
 _NOT_BEGUN = "Nothing of this one is stored: run it again."
@@ -247,9 +297,19 @@ def _stale(parent: str | None, head: Head) -> StaleState:
     return error
 
 
-def _with_writes(head: StoredCheckpoint, checkpoint: str, writes: list[Write]) -> StoredCheckpoint:
-    head = replace(head, latest=head.latest or head.id)
+def _can_wait(newest: StoredCheckpoint, put: PutWrites) -> bool:
+    """Whether writes need no note of their own before the next checkpoint comes."""
+    return (
+        put.checkpoint >= newest.id
+        and all(write.special is None for write in put.writes)
+        and sum(write.size for write in put.writes) <= LONGEST
+    )
+
+
+def _with_writes(head: StoredCheckpoint, checkpoint: str, writes: Iterable[Write]) -> StoredCheckpoint:
+    """The newest checkpoint with what was written after it, or after one that is about to come."""
+    latest = head.latest or head.id
     if checkpoint == head.id:
-        return replace(head, writes=stored.merged(head.writes, writes))
+        return replace(head, latest=latest, writes=stored.merged(head.writes, writes))
     early = {**head.early, checkpoint: stored.merged(head.early.get(checkpoint, ()), writes)}
-    return replace(head, early=early)
+    return replace(head, latest=latest, early=early)
