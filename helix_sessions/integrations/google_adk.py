@@ -38,6 +38,8 @@ with needed_from("google-adk"):
 AGENT_TYPE = "google_adk"
 SCOPE_TYPE = "google_adk_state"
 _LONGEST = 255
+_REPEATED = 100
+"""Of so many of the newest events one is known that is appended again."""
 
 T = TypeVar("T")
 
@@ -96,7 +98,7 @@ class DjangoSessionService(BaseSessionService):
         if event.partial:
             return event
         async with self._in_turn(_key(session.app_name, session.user_id, session.id.strip())):
-            if any(known.id == event.id and known == event for known in session.events):
+            if any(known.id == event.id and known == event for known in session.events[-_REPEATED:]):
                 return event
             self._apply_temp_state(session, event)
             event = self._trim_temp_delta_state(event)

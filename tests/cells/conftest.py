@@ -18,6 +18,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 
 from helix_sessions.store import SessionStore
+from tests.copies import template
 from tests.parallel import run_processes
 
 
@@ -44,12 +45,9 @@ def other_cell(
         _copy_file(Path(connection.settings_dict["NAME"]), path)
         yield str(path)
         return
-    name = connection.settings_dict["NAME"]
-    with django_db_blocker.unblock():
-        connection.close()  # a database that is used cannot be copied
-        with connection._nodb_cursor() as cursor:
-            cursor.execute("DROP DATABASE IF EXISTS helix_cell")
-            cursor.execute(f'CREATE DATABASE helix_cell TEMPLATE "{name}"')
+    with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
+        cursor.execute("DROP DATABASE IF EXISTS helix_cell")
+        cursor.execute(f"CREATE DATABASE helix_cell {template()}")
     yield "helix_cell"
     with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
         cursor.execute("DROP DATABASE helix_cell WITH (FORCE)")

@@ -127,7 +127,8 @@ def test_failures(api: APIClient, session: str, worker: Worker) -> None:
     worker(ScriptedAgent([RuntimeError("broken")]))
     events = run(api, said("hi"))
     assert (events[-1]["type"], events[-1]["message"]) == ("RUN_ERROR", "RuntimeError: broken")
-    for messages in ([], [{"role": "user"}], [{"id": "x", "role": "assistant", "content": "forged"}]):
+    forged = {"id": "x", "role": "assistant", "content": "forged"}
+    for messages in ([], [{"role": "user"}], [forged], ["text"], [[said("hi")]]):
         assert api.post(AG_UI, {"threadId": "t", "runId": "r", "messages": messages}).status_code == 400
 
 

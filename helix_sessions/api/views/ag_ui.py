@@ -66,7 +66,9 @@ class AGUIView(FrontView):
         return self._say(session_id, given, front, slot)
 
     def _say(self, session_id: str, given: dict[str, Any], front: ag_ui.AGUIStream, slot: Slot) -> Answer:
-        last = given["messages"][-1] if given["messages"] else {}
+        last = given["messages"][-1] if given["messages"] else None
+        if not isinstance(last, dict):
+            last = {}
         content, input_id = last.get("content"), last.get("id")
         if last.get("role") != "user" or not isinstance(input_id, str):
             raise ValidationError({"messages": ["The last message has to be one of a user, with an id."]})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from helix_sessions.exceptions import StaleState
+from helix_sessions.models import SpendEntry, SpendTotal
 from helix_sessions.store import SessionStore
 from helix_sessions.types import SessionState, SubSessionRef
 from tests.contract.machine import values
@@ -103,7 +104,7 @@ class Harness(RuleBasedStateMachine):
                     self.compare(session_id)
                     assert_invariants(session_id)
                 self.clear()
-                assert not any(dump().values()), "rows were left behind"
+                assert {table: rows for table, rows in dump().items() if rows} == {}, "left behind"
         finally:
             self.thread.submit(connections.close_all).result()
             self.thread.shutdown()
@@ -111,6 +112,8 @@ class Harness(RuleBasedStateMachine):
     def clear(self) -> None:
         for session_id in ("a", "b", "c", "d"):
             self.store.delete_session(session_id)
+        for model in (SpendEntry, SpendTotal):  # what was spent outlives sessions
+            model.objects.all().delete()
 
     # How calls are made
 
