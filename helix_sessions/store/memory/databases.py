@@ -45,6 +45,10 @@ class Postgres:
         """Write memories, and remove the vectors of those that have none now."""
         encode = table(Memory).encoder(dialect_of(connection), sql.WRITTEN)
         params = [value for row in rows for value in encode(row)]
+        if len(rows) == len(bare) == 1:  # mostly it is new, or had no vectors: then nothing has to be removed
+            text = _waiting(sql.put_over_bare())
+            if execute(connection, text, [milliseconds(conf.LOCK_TIMEOUT), *params]):
+                return
         stale = f"WITH stale AS (DELETE FROM {sql.VECTORS} WHERE memory_id = ANY(%s::text[]))"  # noqa: S608
         execute(
             connection,

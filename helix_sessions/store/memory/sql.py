@@ -40,6 +40,12 @@ def put(rows: int) -> str:
     )
 
 
+@lru_cache(maxsize=1)
+def put_over_bare() -> str:
+    """Write a memory unless one with vectors is there."""
+    return f'{put(1)} WHERE {MEMORIES}."dims" = 0'
+
+
 @lru_cache(maxsize=64)
 def put_new(vectors: int) -> str:
     """Write a memory that is not there, with so many vectors; without one if it is there. On PostgreSQL."""
