@@ -26,6 +26,8 @@ PROCESSORS = "the writers and the server share the processors, so the time in Py
 FILE = "no server does a part of the work meanwhile, so the time in Python counts in full"
 READS = "the page is read from the database and written as JSON, which the empty view has nothing of"
 WAITS = "a commit waits for the disk, which the empty view does not"
+CONTENTS = "four fifths are what the step stores, messages, state and log, and SQL by hand writes these too"
+HELD = "each stream holds a task, the request and the response of Django, and buffers of the server"
 ALONE = "it stores the messages alone: no state, no checkpoint, no log"
 """What stands in the way of a target."""
 
@@ -91,9 +93,9 @@ def targets(results: Results, scale: Scale) -> list[Target]:
         measured, quiet = theirs.ratio.middle / ours.ratio.middle, theirs.quiet / ours.quiet
         return Target(what, measured, limit, True, quiet, why)
 
-    def value(what: str, limit: float, section: str, operation: str) -> Target:
+    def value(what: str, limit: float, section: str, operation: str, why: str = "") -> Target:
         row = results.find(section, operation, "ours")
-        return Target(what, None if row is None else row.value.middle, limit)
+        return Target(what, None if row is None else row.value.middle, limit, why=why)
 
     loud = results.find("live events", "writers: 16", "ours, with NOTIFY")
     notified = Target(
@@ -130,7 +132,7 @@ def targets(results: Results, scale: Scale) -> list[Target]:
             why=PROCESSORS,
         ),
         ratio("step commit 1 ms away / SQL by hand", 0.6, "step commit, 1 ms away", "history 100"),
-        ratio("WAL bytes per step / SQL by hand", 0.65, "resources per step", "WAL"),
+        ratio("WAL bytes per step / SQL by hand", 0.65, "resources per step", "WAL", why=CONTENTS),
         ratio("create / SQL by hand", 1.2, "operations", "create", why=CREATED),
         ratio("append / SQL by hand", 0.55, "operations", "append 2 messages", why=PYTHON),
         ratio("latest 50 / SQL by hand", 1.2, "operations", "latest 50 messages"),
@@ -158,13 +160,14 @@ def targets(results: Results, scale: Scale) -> list[Target]:
                 duel.what,
                 at_least=True,
                 contestant=duel.theirs.name,
+                why=duel.why,
             )
             for duel in DUELS
         ),
         value(f"commit to frame, {STREAMS} streams, p50, ms", 5, "live events", frame("p50", STREAMS)),
         value(f"commit to frame, {STREAMS} streams, p99, ms", 20, "live events", frame("p99", STREAMS)),
         value("events missing at 5,000 streams of one process", 0, "live events", MISSING),
-        value("memory for 1,000 streams, MB", 60, "live events", "memory for 1,000 streams"),
+        value("memory for 1,000 streams, MB", 60, "live events", "memory for 1,000 streams", HELD),
         value("connections that listen", 1, "live events", "connections that listen"),
         notified,
         streamed,
