@@ -219,6 +219,7 @@ def test_two_processes_share_the_work(store: SessionStore) -> None:
     assert added_up(results) == (100, 0)
 
 
+@pytest.mark.one_machine("it reads the plan of one server")
 @pytest.mark.django_db
 def test_the_sessions_are_found_by_their_index(store: SessionStore, engine: str) -> None:
     for number in range(300):

@@ -17,7 +17,10 @@ from helix_sessions.models.guard import is_guarded, raise_guard
 from helix_sessions.store.engine.dialect import choose_again, dialect_of
 from tests.invariants import dump
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.one_machine("it stands in for the functions of a cluster"),
+]
 
 STAND_IN = """
 CREATE TABLE pg_dist_partition (logicalrelid regclass, partkey text, beside text);

@@ -202,10 +202,16 @@ class _Search:
         )
         params = [*self._now, *self._dialect.lease_clock()]
         found = [session_id for (session_id,) in fetch(self._connection, late, params)]
-        if found:  # without this question a cluster would be told to change rows on every node
+        queue = f'UPDATE {sessions} SET "deferred" = (1 = 0) WHERE'  # noqa: S608
+        if self._dialect.searches_unlocked:  # a row that another has locked is skipped on its node
+            one = f'"session_id" = %s AND {is_late}'
+            free_one = f'SELECT "session_id" FROM {sessions} WHERE {one} FOR NO KEY UPDATE SKIP LOCKED'  # noqa: S608
+            sql = f'{queue} "session_id" = %s AND "session_id" IN ({free_one})'
+            for session_id in found:
+                execute(self._connection, sql, [session_id, session_id, *params])
+        elif found:
             among, ids = self._dialect.among('"session_id"', found)
-            sql = f'UPDATE {sessions} SET "deferred" = (1 = 0) WHERE {is_late} AND {among}'  # noqa: S608
-            execute(self._connection, sql, [*params, ids])
+            execute(self._connection, f"{queue} {is_late} AND {among}", [*params, ids])
         self.types = [one for one in self._types() if one not in self._full_types]
 
     def highest(self, *, below: int | None) -> int | None:
