@@ -193,7 +193,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marker = item.get_closest_marker("one_machine")
         if marker and citus.WORKERS:
             item.add_marker(pytest.mark.skip(reason=f"not on a cluster: {marker.args[0]}"))
-        if citus.WORKERS and item.get_closest_marker("django_db"):  # nodes do not see each other's transactions
+        # What is in a transaction that changes several nodes cannot be asked for everything.
+        if citus.WORKERS and item.get_closest_marker("django_db"):
             item.add_marker(pytest.mark.django_db(transaction=True), append=False)
         name = _name(item.path)
         if name.startswith(slow):

@@ -24,6 +24,7 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.values.shares import Bounds
 
 LATE_AT_ONCE = 500
+LATE_ONE_BY_ONE = 20
 """So many sessions whose time has come are let queue by one claim."""
 
 _QUEUED = '"runnable_at" IS NOT NULL AND NOT "deferred"'
@@ -196,9 +197,10 @@ class _Search:
             '"runnable_at" IS NOT NULL AND "deferred" AND "runnable_at" <= %s'
             f" AND {free(self._dialect.lease_now)}"
         )
+        most = LATE_ONE_BY_ONE if self._dialect.searches_unlocked else LATE_AT_ONCE
         late = (
             f'SELECT "session_id" FROM {sessions} WHERE {is_late}'  # noqa: S608
-            f' ORDER BY "runnable_at" LIMIT {LATE_AT_ONCE}{self._skipping}'
+            f' ORDER BY "runnable_at" LIMIT {most}{self._skipping}'
         )
         params = [*self._now, *self._dialect.lease_clock()]
         found = [session_id for (session_id,) in fetch(self._connection, late, params)]
