@@ -380,6 +380,7 @@ def sweep_watching(index: int) -> list[int]:
     return agent.seen
 
 
+@pytest.mark.one_machine("it reads the plan of one server")
 class TestCost:
     """However many sessions there are, a claim looks at few rows."""
 
