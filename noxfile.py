@@ -51,7 +51,7 @@ TESTS = {
         *("agents/test_langgraph.py", "integrations/test_langgraph.py", "blobs/test_langgraph.py"),
         *(
             f"integrations/test_langgraph_{name}.py"
-            for name in ("connections", "import", "isolation", "older_forms", "pruning", "strict")
+            for name in ("connections", "import", "isolation", "older_forms", "pruning", "strict", "waiting")
         ),
     ),
     "openai-agents": (

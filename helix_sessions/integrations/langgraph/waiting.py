@@ -27,7 +27,8 @@ class WaitingCalls(Generic[C]):
         self._waiting: dict[tuple[asyncio.AbstractEventLoop, str], list[tuple[C, asyncio.Future[None]]]] = {}
 
     async def call(self, thread: str, call: C) -> None:
-        """Do a call, and wait for it. One that is cancelled before it began is not done."""
+        """Do a call, and wait for it. One that is cancelled before it began is not done. Those that are done
+        together are in the context of the first."""
         lane = await connections.lane_of(self._alias, thread)
         if lane is None:
             await connections.in_thread(self._alias, partial(self._alone, thread, call))
