@@ -199,6 +199,7 @@ def test_a_child_that_was_deleted_leaves_a_tree_that_can_be_moved(store: Session
 
 @pytest.mark.django_db
 class TestDoctor:
+    @pytest.mark.one_machine("a cluster does not let rows change their session")
     def test_every_check_is_tried_here(self) -> None:
         assert {check.code for check in doctor.checks(deep=True)} == REPAIRABLE.keys() | FOR_A_PERSON.keys()
 
