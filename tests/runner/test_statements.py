@@ -11,7 +11,10 @@ from helix_sessions.runtime import SessionRunner
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.one_machine("it counts the statements of one server"),
+]
 
 _TRANSACTIONS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 _WRITES = ("INSERT", "UPDATE", "DELETE")
