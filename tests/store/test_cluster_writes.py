@@ -11,9 +11,11 @@ from django.db import InternalError, connection, connections, transaction
 from helix_sessions.exceptions import SessionNotFound, StoreUnavailable
 from helix_sessions.models import Event, Message, Session
 from helix_sessions.store import SessionStore
+from helix_sessions.store.driving.claims import claim_next
 from helix_sessions.store.engine import remembered_rows
 from helix_sessions.store.engine.citus import CitusDialect
 from tests import citus
+from tests.parallel import wait_until
 from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row, sent_by
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -136,3 +138,32 @@ def test_in_the_callers_transaction(store: SessionStore, session: str) -> None:
     store.append_messages(session, [MESSAGE] * 100)
     assert store.get_message_count(session) == 101
     assert_gapless(store)
+
+
+def test_a_claim_does_not_wait_for_a_late_session_that_another_has_locked(store: SessionStore) -> None:
+    """A worker may be frozen in the middle of a write, with its lease over."""
+
+    def claimed() -> str | None:
+        driver = claim_next(store, "worker", 60)
+        return None if driver is None else driver.session_id
+
+    for name in ("frozen", "late"):
+        store.create_session(name, agent_type="agent")
+        store.admit_input(name, "go")
+        assert claim_next(store, "frozen worker", 0.01) is not None
+    wait_until(lambda: not any(store.get_occupancy(name).owner for name in ("frozen", "late")))
+    database = connection.settings_dict
+    frozen = psycopg.connect(
+        host=database["HOST"],
+        port=database["PORT"] or None,
+        dbname=database["NAME"],
+        user=database["USER"],
+        password=database["PASSWORD"] or None,
+    )
+    with frozen, connection.cursor() as cursor:
+        frozen.execute("SELECT FROM helix_sessions_session WHERE session_id = 'frozen' FOR UPDATE")
+        cursor.execute("SET lock_timeout = '5s'")
+        assert claimed() == "late"
+        assert claimed() is None
+        cursor.execute("RESET lock_timeout")
+    assert claimed() == "frozen"
