@@ -137,7 +137,8 @@ class CitusDialect(PostgresDialect):
 
     def is_outcome_unknown(self, error: DatabaseError) -> bool:
         """A node that is lost while the coordinator commits is an internal error, not a lost connection."""
-        return isinstance(error.__cause__, psycopg.InternalError) and error.__cause__.sqlstate == "XX000"
+        is_internal = isinstance(error.__cause__, psycopg.errors.InternalError_)
+        return is_internal or super().is_outcome_unknown(error)
 
     def estimated_rows(self, connection: BaseDatabaseWrapper, table: str) -> int | None:
         [[rows]] = fetch(connection, _SHARDS_ROWS, [table], prepare=False)

@@ -202,8 +202,11 @@ class PortablePostgresDialect(Dialect):
     def is_away(self, error: DatabaseError) -> bool:
         cause = error.__cause__
         if not isinstance(cause, psycopg.OperationalError):
-            return False
+            return _is_garbled(error)
         return (cause.sqlstate or "08").startswith(_AWAY_STATES)
+
+    def is_outcome_unknown(self, error: DatabaseError) -> bool:
+        return _is_garbled(error)
 
     def lacks_tables(self, error: DatabaseError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in ("42P01", "42703")
@@ -333,3 +336,8 @@ def milliseconds(seconds: float) -> str:
 @lru_cache(maxsize=1)
 def _read_unlocked_sql(dialect: Dialect) -> str:
     return read_sql(dialect, LIGHT_COLUMNS).replace("SELECT ", "SELECT xmin::text, ", 1)
+
+
+def _is_garbled(error: DatabaseError) -> bool:
+    """The driver's own internal error: a pooler that loses its server may answer a statement twice."""
+    return isinstance(error.__cause__, psycopg.InternalError) and error.__cause__.sqlstate is None
