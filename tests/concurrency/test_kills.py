@@ -133,7 +133,7 @@ def take_over(store: SessionStore, session_id: str, journal: Path) -> None:
     assert_whole(store, session_id, lines(journal))
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [12, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1800)
 def test_kills(tmp_path: Path, kills: int):
     outcomes = run_processes(2, kill_again_and_again, str(tmp_path), kills, timeout=1700)

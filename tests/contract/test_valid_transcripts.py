@@ -292,6 +292,6 @@ def test_a_tree_of_sessions():
 @pytest.mark.django_db
 def test_a_tree_of_sessions_for_long():
     many = settings(
-        max_examples=at_length(100), stateful_step_count=60, suppress_health_check=list(HealthCheck)
+        max_examples=at_length(50), stateful_step_count=60, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(TreeOfSessions, settings=many)
