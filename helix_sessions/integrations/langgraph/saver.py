@@ -6,15 +6,13 @@ from functools import partial, wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from django.db import Error as DatabaseFailure
-
 from helix_sessions.exceptions import SessionExists, SessionNotFound
 from helix_sessions.integrations.extras import needed_from
-from helix_sessions.integrations.langgraph import connections, keys, removal, strictness
-from helix_sessions.integrations.langgraph.documents import StoredCheckpoint, Write
+from helix_sessions.integrations.langgraph import connections, keys, puts, removal, strictness
+from helix_sessions.integrations.langgraph.documents import StoredCheckpoint
 from helix_sessions.integrations.langgraph.keys import Address, ReadId, address_of, checkpoint_of
 from helix_sessions.integrations.langgraph.reader import Head, Reader
-from helix_sessions.integrations.langgraph.thread import Heads, Kind, Put, PutWrites, Thread
+from helix_sessions.integrations.langgraph.thread import Heads, Put, PutWrites, Thread
 from helix_sessions.integrations.langgraph.values import Codec
 from helix_sessions.integrations.langgraph.waiting import Errors, WaitingCalls
 from helix_sessions.store import SessionStore
@@ -23,13 +21,11 @@ from helix_sessions.types import Note
 with needed_from("langgraph"):
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import (
-        WRITES_IDX_MAP,
         BaseCheckpointSaver,
         ChannelVersions,
         Checkpoint,
         CheckpointMetadata,
         CheckpointTuple,
-        get_checkpoint_metadata,
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -40,7 +36,6 @@ AGENT_TYPE = "langgraph"
 _PAGE = 20
 
 Fields = Callable[[RunnableConfig], dict[str, Any]]
-ToPut = Callable[[Thread], Put | PutWrites]
 P = ParamSpec("P")
 R = TypeVar("R")
 Call = Callable[Concatenate["DjangoSaver", P], R]
@@ -254,71 +249,17 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
     aprune = _async(prune)
     aget_delta_channel_history = _async(get_delta_channel_history)
 
-    def _to_put(
-        self,
-        thread: Thread,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> Put:
-        address = address_of(config)
-        described = get_checkpoint_metadata(config, metadata)
-        run_id = described.get("run_id")
-        own = {name: each for name, each in checkpoint.items() if name not in ("id", "channel_values")}
-        return Put(
-            checkpoint=StoredCheckpoint(
-                id=checkpoint["id"],
-                namespace=address.namespace,
-                parent=address.checkpoint,
-                checkpoint=thread.codec.dump(own),
-                metadata=thread.codec.dump(described),
-                run_id=str(run_id) if run_id else None,
-            ),
-            values=checkpoint["channel_values"],
-            versions=checkpoint["channel_versions"],
-            changed=new_versions,
-            kind=Kind.of(described),
-            create=partial(self._create, thread.id, config),
+    def _to_put(self, thread: Thread, config: RunnableConfig, *given: Any) -> Put:
+        return puts.of_checkpoint(
+            thread.codec, config, *given, create=partial(self._create, thread.id, config)
         )
 
-    def _to_put_writes(
-        self,
-        thread: Thread,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str,
-    ) -> PutWrites:
-        address = address_of(config)
-        return PutWrites(
-            namespace=address.namespace,
-            checkpoint=address.checkpoint or "",
-            writes=[
-                Write(
-                    task=task_id,
-                    path=task_path,
-                    index=WRITES_IDX_MAP.get(channel, index),
-                    channel=channel,
-                    value=thread.codec.dump(value),
-                )
-                for index, (channel, value) in enumerate(writes)
-            ],
-            create=partial(self._create, thread.id, config, new=False),
-        )
+    def _to_put_writes(self, thread: Thread, config: RunnableConfig, *given: Any) -> PutWrites:
+        create = partial(self._create, thread.id, config, new=False)
+        return puts.of_writes(thread.codec, config, *given, create=create)
 
-    def _put_all(self, thread_id: str, calls: Sequence[ToPut]) -> Errors:
-        """Store what was to be stored one after the other: in one go if that can be. The error of each."""
-        thread = self._thread(thread_id)
-        if len(calls) > 1:
-            try:
-                if thread.put_together([call(thread) for call in calls]):
-                    return [None] * len(calls)
-            except DatabaseFailure:
-                raise  # it may be stored, for all that is known: not again
-            except Exception:  # noqa: S110 - of one of them, which meets it again
-                pass
-        return [_error_of(thread, call) for call in calls]
+    def _put_all(self, thread_id: str, waiting: Sequence[puts.ToPut]) -> Errors:
+        return puts.store_all(self._thread(thread_id), waiting)
 
     def _find(self, reader: Reader, address: Address, head: Head) -> StoredCheckpoint | None:
         """The checkpoint of an address, or the newest one."""
@@ -384,18 +325,6 @@ class DjangoSaver(BaseCheckpointSaver[Any]):
             self._store.get_session_head(thread)  # raises if it is another owner's
             if new:
                 raise
-
-
-def _error_of(thread: Thread, call: ToPut) -> Exception | None:
-    try:
-        put = call(thread)
-        if isinstance(put, Put):
-            thread.put(put)
-        else:
-            thread.put_writes(put)
-    except Exception as error:
-        return error
-    return None
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
