@@ -3,7 +3,9 @@
 from html import escape
 from statistics import median
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP = 760, 150, 46, 170, 28
+from bench.report import number as digits
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP = 800, 150, 46, 210, 28
 COLOURS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c")
 PANELS = {
     "Latency, median": ("step, ms", "question, ms", "answer, ms", "deliver, ms", "list, ms"),
@@ -54,6 +56,6 @@ def _panel(samples: list[dict[str, float]], title: str, names: tuple[str, ...], 
         colour = COLOURS[number % len(COLOURS)]
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         label = top + TOP + 14 + number * 18
-        text = escape(f"{name} (1 = {base:,.4g})")
+        text = escape(f"{name} (1 = {digits(base)})")
         parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{label}" fill="{colour}">{text}</text>')
     return "\n".join(parts)
