@@ -87,7 +87,8 @@ def test_a_run_brings_everything_up_to_date(root: Path, monkeypatch: pytest.Monk
     assert "| history 1,000 | LangGraph PostgresSaver | 21.00 |" in text
     pictures = re.findall(r"!\[[^\]]+\]\((images/performance-\w+\.svg)\)", text)
     assert len(pictures) == 4
-    assert sorted(pictures) == sorted(f"images/{found.name}" for found in root.glob("docs/images/performance-*.svg"))
+    drawn = root.glob("docs/images/performance-*.svg")
+    assert sorted(pictures) == sorted(f"images/{found.name}" for found in drawn)
     assert f"<!-- step --> | 1 | 42 | {NONE} | {NONE} | {NONE} | 2 <!-- /step -->|" in readme
     assert f"<!-- wal --> | 1 | {NONE} | {NONE} | 1.2 | {NONE} | {NONE} <!-- /wal -->|" in readme
     assert f"<!-- prompts --> | 1 | {NONE} | {NONE} | {NONE} | 0.25 | {NONE} <!-- /prompts -->|" in readme
