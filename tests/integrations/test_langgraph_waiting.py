@@ -137,6 +137,7 @@ def test_another_writer_in_between_only_makes_it_several_writes() -> None:
     store.before_the_second = lambda: SessionStore().put_notes("t", {"by": "another"})
     assert outcomes(store, *STEP) == [None, None, at(1), None]
     assert store.writes > 2
+    assert SessionStore().get_notes("t", keys=["by"]), "it did write"
     assert stored() == of_langgraph()
 
 

@@ -180,7 +180,7 @@ class Thread:
             if not checkpoints:
                 return self._put_writes_together(writes)
             for each in writes:
-                newest = _with_writes(newest, each.checkpoint, each.writes)
+                newest = _with_writes(newest, each)
             if self._is_overtaken(checkpoints[0], head):
                 return False
             try:
@@ -250,7 +250,7 @@ class Thread:
         older one, or if there are too many."""
         head = self._head(put.namespace)
         while head.checkpoint is not None and put.checkpoint >= head.checkpoint.id:
-            newest = _with_writes(head.checkpoint, put.checkpoint, put.writes)
+            newest = _with_writes(head.checkpoint, put)
             note = stored.note_of(newest)
             if len(note["packed"]) > LONGEST or len(newest.early) > EARLY:
                 return False
@@ -306,10 +306,10 @@ def _can_wait(newest: StoredCheckpoint, put: PutWrites) -> bool:
     )
 
 
-def _with_writes(head: StoredCheckpoint, checkpoint: str, writes: Iterable[Write]) -> StoredCheckpoint:
+def _with_writes(head: StoredCheckpoint, put: PutWrites) -> StoredCheckpoint:
     """The newest checkpoint with what was written after it, or after one that is about to come."""
     latest = head.latest or head.id
-    if checkpoint == head.id:
-        return replace(head, latest=latest, writes=stored.merged(head.writes, writes))
-    early = {**head.early, checkpoint: stored.merged(head.early.get(checkpoint, ()), writes)}
+    if put.checkpoint == head.id:
+        return replace(head, latest=latest, writes=stored.merged(head.writes, put.writes))
+    early = {**head.early, put.checkpoint: stored.merged(head.early.get(put.checkpoint, ()), put.writes)}
     return replace(head, latest=latest, early=early)

@@ -24,8 +24,9 @@ from helix_sessions.store.engine.tables import table
 from helix_sessions.values.shares import Bounds
 
 LATE_AT_ONCE = 500
-LATE_ONE_BY_ONE = 20
 """So many sessions whose time has come are let queue by one claim."""
+LATE_ONE_BY_ONE = 20
+"""So many where each takes a statement of its own."""
 
 _QUEUED = '"runnable_at" IS NOT NULL AND NOT "deferred"'
 
