@@ -18,7 +18,7 @@ STEP = "step commit"
 MISSED = "NOT REACHED"
 
 PYTHON = "checks, documents and events in Python come on top of the one statement; a quick disk shows it"
-TWO_CONNECTIONS = "a row that another connection wrote is read under its lock first: four statements for one"
+TWO_CONNECTIONS = "a row that another connection wrote is read first: two statements for one"
 CREATED = (
     "the row of a session goes into the indexes that lists by status, type, owner and user are read from"
 )

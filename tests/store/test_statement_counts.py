@@ -99,6 +99,32 @@ def test_a_write_to_a_row_this_connection_wrote_last(
     assert len(sent) == WRITES[name][3], "\n".join(sent)
 
 
+def test_a_step_that_says_what_it_follows_after_one_of_another_connection(
+    store: SessionStore, state: SessionState, engine: str
+) -> None:
+    """Two processes that drive a session in turn, each with the version that it was told."""
+    here, versions, numbers = connections["default"], [store.load_state("s").version], iter(range(10))
+
+    def step() -> None:
+        changed = replace(state, custom_state={"changed": next(numbers)})
+        commit = store.save_state_and_promote_staging
+        versions.append(commit("s", changed, MESSAGES, expected_version=versions[-1]).version)
+
+    def step_after_another() -> None:
+        before = remembered_rows.recall(here, "s")
+        step()
+        if before is not None:  # as if another connection had made that step
+            remembered_rows.remember(here, "s", before)
+        step()
+
+    step()
+    alone = len(statements(step))
+    sent = statements(step_after_another)[alone:]
+    if engine == "postgresql":
+        assert [sql.split()[0] for sql in sent] == ["SELECT", "WITH"], "\n".join(sent)
+    assert versions == sorted(set(versions))
+
+
 @each("known", [True, False])
 def test_an_admission(store: SessionStore, state: SessionState, engine: str, known: bool) -> None:
     if known:

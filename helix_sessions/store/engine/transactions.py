@@ -148,21 +148,23 @@ def decide(
     """Make a write that is decided by a function of the row: without a lock on a row this connection
     wrote last, if it is unchanged; otherwise as `write` does. For the hot paths.
 
-    With `read_first` a row that this connection did not write last is read without a lock, on PostgreSQL,
-    and written if it is unchanged: two statements instead of the four of a transaction. For writes that
-    seldom meet others of the same session.
+    A write that seldom meets others of the same session, because it names the version it follows, or with
+    `read_first`, reads a row that another connection wrote last without a lock, on PostgreSQL, and writes it
+    if it is unchanged: two statements instead of the four of a transaction.
 
-    The decision may be made twice, so it only collects; it may read rows that never change.
+    The decision may be made again, so it only collects; it may read rows that never change.
     """
     connection = connections[using]
-    known = remembered_rows.recall(connection, session_id)
-    if known is None and read_first:
-        known = dialect_of(connection).read_unlocked(connection, session_id)
-    if known is not None and owner in (UNSET, known.values["owner_id"]):
-        done = _decide_unlocked(connection, known, decision, expected_version, lease)
-        if done is not None:
-            return done
-        remembered_rows.forget(connection, session_id)
+    looks = [remembered_rows.recall]
+    if read_first or expected_version is not None:
+        looks.append(dialect_of(connection).read_unlocked)
+    for look in looks:
+        known = look(connection, session_id)
+        if known is not None and owner in (UNSET, known.values["owner_id"]):
+            done = _decide_unlocked(connection, known, decision, expected_version, lease)
+            if done is not None:
+                return done
+            remembered_rows.forget(connection, session_id)
     with write(using, session_id, expected_version, owner=owner, lease=lease) as work:
         outcome = decision(work)
     return work, outcome
