@@ -33,7 +33,7 @@ TEMPLATE = "template"
 SESSION_ID = "lpad(to_hex(n), 8, '0') || '-0000-7000-8000-' || substr(md5(n::text), 1, 12)"
 """As long as a UUID, and in the order of time, as UUIDv7 is."""
 
-SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "8GB", "maintenance_work_mem": "256MB"}
+SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "maintenance_work_mem": "256MB"}
 
 
 def main() -> None:
