@@ -4,16 +4,14 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from helix_sessions.store.engine.dialect import table_by_table
-from tests import citus
-from tests.concurrency.flushes import WAYS
+from tests.concurrency.flushes import WAYS, flushed
 
 
 @pytest.fixture(params=WAYS)
 def flush_way(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test with each way this engine has."""
     way: str = request.param
-    with citus.spoken() if way == "all statements at once" else table_by_table(way == "table by table"):
+    with flushed(way):
         yield way
 
 

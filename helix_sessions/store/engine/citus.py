@@ -54,6 +54,7 @@ class CitusDialect(PostgresDialect):
     """A write goes to the cluster at once, as a transaction of one statement for each table."""
 
     claims_in_one_statement = False
+    creates_in_one_statement = False
     searches_unlocked = True
     recurses_over_sessions = False
     takes_triggers = False
@@ -82,8 +83,9 @@ class CitusDialect(PostgresDialect):
     def hold_name(self, connection: BaseDatabaseWrapper, name: str) -> None:
         fetch(connection, "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text", [name])
 
-    def insert_session(self, work: "UnitOfWork") -> bool:
-        return execute(work.connection, *flush.session_insert(work)) == 1
+    def insert_session(self, work: "UnitOfWork") -> None:
+        inserted = execute(work.connection, *flush.session_insert(work)) == 1
+        flush.refuse(work, None, inserted=inserted)
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.ask(work)
@@ -98,11 +100,12 @@ class CitusDialect(PostgresDialect):
         written = self._send(work.connection, [*others, (f"{sql} RETURNING xmin::text", params)])
         return str(written[0][0]) if written else None
 
+    def needs_no_lock(self, work: "UnitOfWork") -> bool:
+        # without an event nothing would fail where the session is gone
+        fails = Event in work.inserts or not (work.inserts or work.statements)
+        return fails and super().needs_no_lock(work)
+
     def flush_if_unchanged(self, work: "UnitOfWork", known: KnownRow) -> str | None:
-        if not work.guardable or (Event not in work.inserts and (work.inserts or work.statements)):
-            return None  # without an event nothing would fail where the session is gone
-        if any(len(rows) > flush.ROWS_WORTH_PREPARING for rows in work.inserts.values()):
-            return None
         update = update_sql(Session, tuple(work.changes), ("session_id",))
         params = [*flush.update_params(work), *flush.guard_params(self, known), known.row_version]
         statements: list[Statement] = [(text, ()) for text in self._beginning()]

@@ -109,9 +109,17 @@ class Dialect(ABC):
 
     # Writes
 
+    creates_in_one_statement: ClassVar[bool] = False
+    """Whether `create` may be tried."""
+
+    def create(self, work: "UnitOfWork") -> bool:
+        """Write a new session and all that is written with it in one statement, if it fits into one; returns
+        whether it does. `SessionExists` if its id is taken."""
+        return False
+
     @abstractmethod
-    def insert_session(self, work: "UnitOfWork") -> bool:
-        """Insert the row of a new session; whether its id was free."""
+    def insert_session(self, work: "UnitOfWork") -> None:
+        """Insert the row of a new session. `SessionExists` if its id is taken."""
 
     @abstractmethod
     def flush(self, work: "UnitOfWork") -> str | None:
@@ -120,11 +128,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def flush_if_unchanged(self, work: "UnitOfWork", known: "KnownRow") -> str | None:
-        """Write what was decided on a remembered row, if the row still is that one.
+        """Write what was decided on a row without its lock, if the row still is that one.
 
-        Returns the row's version, or `None` if nothing was written: the row has changed, or the write needs
-        the lock.
+        Returns the row's version, or `None` if nothing was written because the row has changed.
         """
+
+    def needs_no_lock(self, work: "UnitOfWork") -> bool:
+        """Whether what was decided can be written by `flush_if_unchanged`."""
+        return True
 
     @abstractmethod
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:

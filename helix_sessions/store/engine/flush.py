@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models, transaction
 
+from helix_sessions.exceptions import SessionExists
 from helix_sessions.models import Session
 from helix_sessions.store.engine import moves, spending
 from helix_sessions.store.engine.connection import execute, execute_all, fetch
@@ -67,18 +68,29 @@ def session_insert(work: "UnitOfWork") -> Statement:
     return insert_sql(Session, ALL_COLUMNS, 1, skipping=True), params
 
 
-def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> bool:
-    """Insert a new session's row, unless its id is taken; returns whether it was not. A session that is in
-    another cell, or whose owner is, is refused: the statement itself asks, so that creation takes no other.
-    The children of a session that is here may be created here."""
-    session = work.session
-    tenant = spending.key_of_owner(session.owner_id) if session.parent_session_id is None else ""
-    returning = [session.session_id, tenant or moves.NO_TENANT]
-    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *returning])
+def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> None:
+    """Insert a new session's row. A session that is in another cell, or whose owner is, is refused: the
+    statement itself asks, so that creation takes no other."""
+    asked = refusal_params(work)
+    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *asked])
     if rows and rows[0][0] is not None:
         transaction.set_rollback(True, using=work.connection.alias)
-        moves.refuse_new(rows[0][0], session.session_id)
-    return bool(rows)
+    refuse(work, rows[0][0] if rows else None, inserted=bool(rows))
+
+
+def refusal_params(work: "UnitOfWork") -> list[str]:
+    """Whom `REFUSAL` asks for. The children of a session that is here may be created here."""
+    session = work.session
+    tenant = spending.key_of_owner(session.owner_id) if session.parent_session_id is None else ""
+    return [session.session_id, tenant or moves.NO_TENANT]
+
+
+def refuse(work: "UnitOfWork", refusal: str | None, *, inserted: bool) -> None:
+    """Raise what stands against a new session: the answer of `REFUSAL`, or that its id is taken."""
+    if refusal is not None:
+        moves.refuse_new(refusal, work.session.session_id)
+    if not inserted:
+        raise SessionExists(f"There is a session {work.session.session_id!r} already.")
 
 
 def session_update(work: "UnitOfWork") -> list[Statement]:

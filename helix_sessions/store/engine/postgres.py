@@ -28,7 +28,7 @@ from helix_sessions.store.engine.connection import (
 )
 from helix_sessions.store.engine.connection_cache import cache_of
 from helix_sessions.store.engine.dialect import Dialect, Encoder
-from helix_sessions.store.engine.postgres_statement import WAIT, Inserted, as_json, statement
+from helix_sessions.store.engine.postgres_statement import WAIT, Inserted, as_json, creation, statement
 from helix_sessions.store.engine.prepared_cursor import PreparedCursor
 from helix_sessions.store.engine.remembered_rows import KnownRow
 from helix_sessions.store.engine.session_columns import LIGHT_COLUMNS
@@ -148,10 +148,10 @@ class PortablePostgresDialect(Dialect):
             yield
             execute(connection, "SELECT set_config('jit', %s, true)", [before])
 
-    def insert_session(self, work: "UnitOfWork") -> bool:
+    def insert_session(self, work: "UnitOfWork") -> None:
         sql, params = flush.session_insert(work)
         timed = f"(CASE WHEN {WAIT} THEN %s END"  # for another creation of the same id
-        return flush.insert_session(work, sql.replace("(%s", timed, 1), [*self.waiting(), *params])
+        flush.insert_session(work, sql.replace("(%s", timed, 1), [*self.waiting(), *params])
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.statement_by_statement(work)
@@ -247,6 +247,7 @@ class PostgresDialect(PortablePostgresDialect):
     """PostgreSQL as it is at its best."""
 
     claims_in_one_statement = True
+    creates_in_one_statement = True
     reads_any_tables = True
 
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:
@@ -281,24 +282,43 @@ class PostgresDialect(PortablePostgresDialect):
             return None
         return _answered(work, fetch(work.connection, sql, params + _asked_params(work)))
 
+    def create(self, work: "UnitOfWork") -> bool:
+        if work.ahead or work.question is not None or not self.needs_no_lock(work):
+            return False
+        _, row = flush.session_insert(work)
+        inserted, others, params = self._with_the_row(work)
+        asked = flush.refusal_params(work)
+        sql = creation(inserted, others)
+        [[refusal, row_version]] = fetch(work.connection, sql, [*asked, *row, *self.waiting(), *params])
+        flush.refuse(work, refusal, inserted=row_version is not None)
+        work.row_version = row_version
+        return True
+
+    def needs_no_lock(self, work: "UnitOfWork") -> bool:
+        return work.guardable and all(
+            len(rows) <= flush.ROWS_WORTH_PREPARING for rows in work.inserts.values()
+        )
+
     def flush_if_unchanged(self, work: "UnitOfWork", known: KnownRow) -> str | None:
-        if not work.guardable or any(
-            len(rows) > flush.ROWS_WORTH_PREPARING for rows in work.inserts.values()
-        ):
-            return None
         params = flush.update_params(work)
         params += [*flush.guard_params(self, known), known.row_version, *self.waiting()]
-        inserted = tuple((model, len(rows), model in work.replacing) for model, rows in work.inserts.items())
+        inserted, others, with_the_row = self._with_the_row(work)
+        asked = None if work.question is None else work.question[0]
+        sql = statement(tuple(work.changes), inserted, others, guarded=True, asked=asked)
+        written = fetch(work.connection, sql, params + with_the_row + _asked_params(work))
+        return _answered(work, written)
+
+    def _with_the_row(self, work: "UnitOfWork") -> tuple[tuple[Inserted, ...], tuple[str, ...], list[Any]]:
+        """What is only written if the session's row is: new rows, other statements, and their parameters."""
+        params: list[Any] = []
         for model, rows in work.inserts.items():
             encode = table(model).encoder(self, table(model).columns)
             for row in rows:
                 params += encode(row)
         for _, some in work.statements:
             params += some
-        others = tuple(text for text, _ in work.statements)
-        asked = None if work.question is None else work.question[0]
-        sql = statement(tuple(work.changes), inserted, others, guarded=True, asked=asked)
-        return _answered(work, fetch(work.connection, sql, params + _asked_params(work)))
+        inserted = tuple((model, len(rows), model in work.replacing) for model, rows in work.inserts.items())
+        return inserted, tuple(text for text, _ in work.statements), params
 
     def read_unlocked(self, connection: BaseDatabaseWrapper, session_id: str) -> KnownRow | None:
         connect(connection)

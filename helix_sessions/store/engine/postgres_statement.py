@@ -1,5 +1,6 @@
 """All that a unit of work writes on PostgreSQL, as the text of one statement."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -8,6 +9,7 @@ from django.db import models
 from helix_sessions.models import Session
 from helix_sessions.models.fields import DocumentField
 from helix_sessions.store.engine import flush
+from helix_sessions.store.engine.moves import REFUSAL
 from helix_sessions.store.engine.tables import insert_sql, replace_sql, table, update_sql
 
 WAIT = "set_config('lock_timeout', %s, true) IS NOT NULL"
@@ -39,15 +41,41 @@ def statement(
     update = update_sql(Session, columns, ("session_id",))
     update = f"{update}{_GUARD if guarded else ''} RETURNING xmin::text AS row_version"
     if guarded:
-        others = tuple(f"{text} AND EXISTS (SELECT FROM w0)" for text in others)
-    parts = [*(_insert_sql(*rows, guarded) for rows in inserted), *others]
-    if guarded:
-        parts.insert(0, update)
+        parts = [update, *_with_the_row(inserted, others)]
         last = f"SELECT row_version{returned} FROM w0"  # noqa: S608
     else:
+        parts = [*(_insert_sql(*rows, guarded=False) for rows in inserted), *others]
         last = f"{update}{returned}" if columns else parts.pop()
-    steps = ", ".join(f"w{number} AS ({sql})" for number, sql in enumerate(parts))
+    steps = _steps(parts)
     return f"WITH {steps} {last}" if steps else last
+
+
+@lru_cache(maxsize=512)
+def creation(inserted: tuple[Inserted, ...], others: tuple[str, ...]) -> str:
+    """A new session's row and all that is written with it, in one statement. It returns why the session is
+    refused, if it is, and the `xmin` of its row, if its id was not taken."""
+    session = table(Session)
+    names = ", ".join(f'"{column}"' for column in session.columns)
+    values = ", ".join(["%s"] * len(session.columns))
+    row = (
+        f"INSERT INTO {session.name} ({names}) SELECT {values} FROM refused WHERE why IS NULL AND {WAIT}"  # noqa: S608
+        " ON CONFLICT DO NOTHING RETURNING xmin::text AS row_version"
+    )
+    steps = _steps([row, *_with_the_row(inserted, others)])
+    return (
+        f"WITH refused AS MATERIALIZED (SELECT {REFUSAL} AS why), {steps}"  # noqa: S608
+        " SELECT why, (SELECT row_version FROM w0) FROM refused"
+    )
+
+
+def _steps(parts: Sequence[str]) -> str:
+    return ", ".join(f"w{number} AS ({sql})" for number, sql in enumerate(parts))
+
+
+def _with_the_row(inserted: tuple[Inserted, ...], others: tuple[str, ...]) -> list[str]:
+    """What is only written if the first step has written the session's row."""
+    rows = [_insert_sql(*some, guarded=True) for some in inserted]
+    return [*rows, *(f"{text} AND EXISTS (SELECT FROM w0)" for text in others)]
 
 
 def as_json(query: str) -> str:

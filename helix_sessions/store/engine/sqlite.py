@@ -88,8 +88,8 @@ class SqliteDialect(Dialect):
     def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
         """The transaction has the lock, so no other writes."""
 
-    def insert_session(self, work: "UnitOfWork") -> bool:
-        return flush.insert_session(work, *flush.session_insert(work))
+    def insert_session(self, work: "UnitOfWork") -> None:
+        flush.insert_session(work, *flush.session_insert(work))
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.statement_by_statement(work)

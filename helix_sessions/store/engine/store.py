@@ -85,7 +85,6 @@ class Store:
         expected_version: Any = None,
         *,
         fenced: bool = True,
-        read_first: bool = False,
     ) -> tuple[UnitOfWork, T]:
         key, lease = session_key(session_id), self._lease if fenced else None
         guarded = lease is not None and lease.session_id == key
@@ -96,7 +95,6 @@ class Store:
             inputs.expected_version(expected_version),
             owner=self._owner,
             lease=lease,
-            read_first=read_first,
         )
         if guarded:
             self._written.note(work)

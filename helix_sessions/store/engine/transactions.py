@@ -14,6 +14,7 @@ from helix_sessions.exceptions import (
 )
 from helix_sessions.store.engine import remembered_rows
 from helix_sessions.store.engine.connection import (
+    connect,
     errors_translated,
     is_between_transactions,
     transaction_on,
@@ -61,6 +62,11 @@ class Transaction:
             check_fence(row, self._lease)
             self._works[session_id] = UnitOfWork(self.connection, row, lease=self._lease)
         return self._works[session_id]
+
+    def add(self, work: UnitOfWork) -> UnitOfWork:
+        """Write a new session, too."""
+        self._works[work.session.session_id] = work
+        return work
 
     def lock_with_root(self, session_id: str, owner: Any = UNSET) -> tuple[UnitOfWork, UnitOfWork]:
         """Lock the root of a session's tree, then the session, with all columns; returns both.
@@ -135,6 +141,10 @@ def write(
         yield work
 
 
+class _NeedsLock(Exception):
+    """The write does nothing, or is too long for one statement."""
+
+
 def decide(
     using: str,
     session_id: str,
@@ -143,28 +153,27 @@ def decide(
     *,
     owner: Any = UNSET,
     lease: Lease | None = None,
-    read_first: bool = False,
 ) -> tuple[UnitOfWork, T]:
-    """Make a write that is decided by a function of the row: without a lock on a row this connection
-    wrote last, if it is unchanged; otherwise as `write` does. For the hot paths.
+    """Make a write that is decided by a function of the row: without a lock, on condition that the row is
+    unchanged when it is written; only where it is not as `write` does. For the hot paths.
 
-    A write that seldom meets others of the same session, because it names the version it follows, or with
-    `read_first`, reads a row that another connection wrote last without a lock, on PostgreSQL, and writes it
-    if it is unchanged: two statements instead of the four of a transaction.
+    The row is the one that this connection wrote last, or is read without a lock, where that pays: then a
+    write takes two statements instead of the four of a transaction.
 
     The decision may be made again, so it only collects; it may read rows that never change.
     """
     connection = connections[using]
-    looks = [remembered_rows.recall]
-    if read_first or expected_version is not None:
-        looks.append(dialect_of(connection).read_unlocked)
-    for look in looks:
+    for look in (remembered_rows.recall, dialect_of(connection).read_unlocked):
         known = look(connection, session_id)
-        if known is not None and owner in (UNSET, known.values["owner_id"]):
+        if known is None or owner not in (UNSET, known.values["owner_id"]):
+            continue
+        try:
             done = _decide_unlocked(connection, known, decision, expected_version, lease)
-            if done is not None:
-                return done
-            remembered_rows.forget(connection, session_id)
+        except _NeedsLock:
+            break
+        if done is not None:
+            return done
+        remembered_rows.forget(connection, session_id)
     with write(using, session_id, expected_version, owner=owner, lease=lease) as work:
         outcome = decision(work)
     return work, outcome
@@ -177,8 +186,8 @@ def _decide_unlocked(
     expected_version: int | None,
     lease: Lease | None,
 ) -> tuple[UnitOfWork, T] | None:
-    """Try the write without the lock. Returns `None` if the lock is needed: because the row has changed, or
-    to refuse the write."""
+    """Try the write without the lock. Returns `None` if the row has changed, or may have: the write is refused
+    as it was."""
     work = UnitOfWork(connection, SessionRow.of(known), lease=lease)
     if expected_version not in (None, work.session.version):
         return None
@@ -187,8 +196,8 @@ def _decide_unlocked(
         outcome = decision(work)
     except HelixSessionsError:
         return None
-    if not work.stamp() or work.ahead or not work.changes:
-        return None
+    if not work.stamp() or work.ahead or not work.changes or not work.dialect.needs_no_lock(work):
+        raise _NeedsLock
     with errors_translated(connection):
         work.row_version = work.dialect.flush_if_unchanged(work, known)
     if work.row_version is None:
@@ -196,6 +205,24 @@ def _decide_unlocked(
     remembered_rows.remember(connection, work.session.session_id, work.as_known())
     work.notify_after_commit()
     return work, outcome
+
+
+def create(using: str, build: Callable[[BaseDatabaseWrapper], UnitOfWork]) -> UnitOfWork:
+    """Write a new session: in one statement, where the database has one for it, otherwise in a transaction.
+    `build` may be called again, so it only collects; it locks nothing."""
+    connection = connections[using]
+    connect(connection)
+    if dialect_of(connection).creates_in_one_statement and is_between_transactions(connection):
+        work = build(connection)
+        work.stamp()
+        with errors_translated(connection):
+            created = work.dialect.create(work)
+        if created:
+            remembered_rows.remember(connection, work.session.session_id, work.as_known())
+            work.notify_after_commit()
+            return work
+    with write_tree(using) as tree:
+        return tree.add(build(tree.connection))
 
 
 def check_version(work: UnitOfWork, expected_version: int | None) -> None:

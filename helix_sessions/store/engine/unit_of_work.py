@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from helix_sessions.conf import conf
 from helix_sessions.content import blobs, documents
-from helix_sessions.exceptions import SessionExists
 from helix_sessions.models import BlobRef, Event, Message, MessageWords
 from helix_sessions.store.engine import (
     kept_blobs,
@@ -236,9 +235,10 @@ class UnitOfWork:
         """Write everything, in as few statements as the database allows; returns whether there was any."""
         if not self.stamp():
             return False
-        if self.new and not self.dialect.insert_session(self):
-            raise SessionExists(f"There is a session {self.session.session_id!r} already.")
-        self.row_version = self.dialect.flush(self)
+        if not (self.new and self.dialect.creates_in_one_statement and self.dialect.create(self)):
+            if self.new:
+                self.dialect.insert_session(self)
+            self.row_version = self.dialect.flush(self)
         self.notify_after_commit()
         return True
 

@@ -129,7 +129,7 @@ def _admit_once(
     """Admit, and only when that is refused look for the same admission made before: most are new."""
     for _ in range(_ATTEMPTS):  # another caller claims the id, or deletes the session that had it
         try:
-            _, receipt = store._decide(key, admit, expected_version, fenced=False, read_first=True)
+            _, receipt = store._decide(key, admit, expected_version, fenced=False)
             return receipt, True
         except (IntegrityError, HelixSessionsError) as refusal:
             before = known(store._read(key, ("owner_id",)).owner_id)

@@ -66,7 +66,7 @@ def renew_lease(store: Store, lease: Lease, ttl: float) -> Lease:
         runnable.lease_renewed(work, before)
 
     # Without a lock where that is possible: an owner whose machine stops here would keep the others out.
-    work, _ = store._decide(held.session_id, renew, fenced=False, read_first=True)
+    work, _ = store._decide(held.session_id, renew, fenced=False)
     return _lease(work.session)
 
 

@@ -8,12 +8,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from helix_sessions.content import documents
 from helix_sessions.exceptions import SessionExists, SessionNotFound
-from helix_sessions.store.engine import inputs, tracing
+from helix_sessions.store.engine import inputs, tracing, transactions
 from helix_sessions.store.engine.ids import new_id
 from helix_sessions.store.engine.session_columns import DEFAULTS
-from helix_sessions.store.engine.session_rows import SessionRow, lock_row, read_row
+from helix_sessions.store.engine.session_rows import SessionRow
 from helix_sessions.store.engine.store import Store, session_key
-from helix_sessions.store.engine.transactions import locking_transaction
+from helix_sessions.store.engine.transactions import write_tree
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.store.sessions import create
 from helix_sessions.store.state import snapshots, state_rows, states
@@ -72,17 +72,23 @@ def create_session(
         "base_priority": (rank := inputs.priority(priority)),
         "priority": rank,
     }
-    with locking_transaction(store.using) as connection:
-        if columns["parent_session_id"] is not None:
-            parent = lock_row(connection, columns["parent_session_id"], owner=store._owner)
-            columns["root_session_id"] = parent.root_session_id or parent.session_id
-        elif columns["root_session_id"] not in (None, key) and store._owner is not UNSET:
-            read_row(connection, columns["root_session_id"], ("session_id",), store._owner)
+
+    def build(connection: BaseDatabaseWrapper) -> UnitOfWork:
         work = new_work(connection, columns)
         snapshots.record(work, dict(state), text)
         started = {"agent_type": agent_type, "parent_session_id": parent_session_id}
         work.event("session_started", {name: value for name, value in started.items() if value})
-        work.flush()
+        return work
+
+    if columns["parent_session_id"] is not None:
+        with write_tree(store.using) as tree:
+            parent = tree.lock(columns["parent_session_id"], owner=store._owner).session
+            columns["root_session_id"] = parent.root_session_id or parent.session_id
+            work = tree.add(build(tree.connection))
+    else:
+        if columns["root_session_id"] not in (None, key) and store._owner is not UNSET:
+            store._read(columns["root_session_id"], ("session_id",))
+        work = transactions.create(store.using, build)
     return state_rows.state_of(work.session, documents.load(text))
 
 

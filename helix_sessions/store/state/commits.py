@@ -39,7 +39,7 @@ def save_state_and_promote_staging(
         checkpoints.record(work, meta, "staging" if promoted else "save", fingerprint)
         return None
 
-    work, made = store._decide(session_id, commit, read_first=version is not None)
+    work, made = store._decide(session_id, commit)
     return made or checkpoints.result_of(work)
 
 
