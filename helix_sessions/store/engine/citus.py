@@ -84,8 +84,8 @@ class CitusDialect(PostgresDialect):
         fetch(connection, "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text", [name])
 
     def insert_session(self, work: "UnitOfWork") -> None:
-        inserted = execute(work.connection, *flush.session_insert(work)) == 1
-        flush.refuse(work, None, inserted=inserted)
+        if execute(work.connection, *flush.session_insert(work)) != 1:
+            raise flush.id_is_taken(work)
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.ask(work)

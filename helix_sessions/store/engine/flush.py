@@ -71,11 +71,12 @@ def session_insert(work: "UnitOfWork") -> Statement:
 def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> None:
     """Insert a new session's row. A session that is in another cell, or whose owner is, is refused: the
     statement itself asks, so that creation takes no other."""
-    asked = refusal_params(work)
-    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *asked])
-    if rows and rows[0][0] is not None:
+    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *refusal_params(work)])
+    if not rows:
+        raise id_is_taken(work)
+    if rows[0][0] is not None:
         transaction.set_rollback(True, using=work.connection.alias)
-    refuse(work, rows[0][0] if rows else None, inserted=bool(rows))
+        moves.refuse_new(rows[0][0], work.session.session_id)
 
 
 def refusal_params(work: "UnitOfWork") -> list[str]:
@@ -85,12 +86,8 @@ def refusal_params(work: "UnitOfWork") -> list[str]:
     return [session.session_id, tenant or moves.NO_TENANT]
 
 
-def refuse(work: "UnitOfWork", refusal: str | None, *, inserted: bool) -> None:
-    """Raise what stands against a new session: the answer of `REFUSAL`, or that its id is taken."""
-    if refusal is not None:
-        moves.refuse_new(refusal, work.session.session_id)
-    if not inserted:
-        raise SessionExists(f"There is a session {work.session.session_id!r} already.")
+def id_is_taken(work: "UnitOfWork") -> SessionExists:
+    return SessionExists(f"There is a session {work.session.session_id!r} already.")
 
 
 def session_update(work: "UnitOfWork") -> list[Statement]:

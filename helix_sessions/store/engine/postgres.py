@@ -289,8 +289,11 @@ class PostgresDialect(PortablePostgresDialect):
         inserted, others, params = self._with_the_row(work)
         asked = flush.refusal_params(work)
         sql = creation(inserted, others)
-        [[refusal, row_version]] = fetch(work.connection, sql, [*asked, *row, *self.waiting(), *params])
-        flush.refuse(work, refusal, inserted=row_version is not None)
+        [[refused, row_version]] = fetch(work.connection, sql, [*asked, *row, *self.waiting(), *params])
+        if refused:
+            return False  # nothing was written; `insert_session` says why
+        if row_version is None:
+            raise flush.id_is_taken(work)
         work.row_version = row_version
         return True
 

@@ -52,8 +52,8 @@ def statement(
 
 @lru_cache(maxsize=512)
 def creation(inserted: tuple[Inserted, ...], others: tuple[str, ...]) -> str:
-    """A new session's row and all that is written with it, in one statement. It returns why the session is
-    refused, if it is, and the `xmin` of its row, if its id was not taken."""
+    """A new session's row and all that is written with it, in one statement. It returns whether the session
+    is refused, and the `xmin` of its row, if its id was not taken."""
     session = table(Session)
     names = ", ".join(f'"{column}"' for column in session.columns)
     values = ", ".join(["%s"] * len(session.columns))
@@ -64,7 +64,7 @@ def creation(inserted: tuple[Inserted, ...], others: tuple[str, ...]) -> str:
     steps = _steps([row, *_with_the_row(inserted, others)])
     return (
         f"WITH refused AS MATERIALIZED (SELECT {REFUSAL} AS why), {steps}"  # noqa: S608
-        " SELECT why, (SELECT row_version FROM w0) FROM refused"
+        " SELECT why IS NOT NULL, (SELECT row_version FROM w0) FROM refused"
     )
 
 
