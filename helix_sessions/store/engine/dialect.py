@@ -113,8 +113,8 @@ class Dialect(ABC):
     """Whether `create` may be tried."""
 
     def create(self, work: "UnitOfWork") -> bool:
-        """Write a new session and all that is written with it in one statement, if it fits into one and is not
-        refused; returns whether it was written. `SessionExists` if its id is taken."""
+        """Write a new session and all that is written with it in one statement, if it fits into one and is
+        not refused; returns whether it was written. `SessionExists` if its id is taken."""
         return False
 
     @abstractmethod

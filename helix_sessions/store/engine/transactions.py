@@ -186,8 +186,8 @@ def _decide_unlocked(
     expected_version: int | None,
     lease: Lease | None,
 ) -> tuple[UnitOfWork, T] | None:
-    """Try the write without the lock. Returns `None` if the row has changed, or if the write is refused on the
-    row as it was."""
+    """Try the write without the lock. Returns `None` if the row has changed, or if the write is refused on
+    the row as it was."""
     work = UnitOfWork(connection, SessionRow.of(known), lease=lease)
     if expected_version not in (None, work.session.version):
         return None
