@@ -14,6 +14,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
+from helix_sessions.api.permissions import holds_any
 from helix_sessions.api.scoping import DRIVE, may_manage_all, may_view_all
 from helix_sessions.conf import conf
 from helix_sessions.runtime.agents import agent_for
@@ -88,7 +89,7 @@ class ParticipantPolicy:
     def may(self, request: Request, verb: str, session: Any) -> bool:
         """By the verb, and by the permissions of the user where the verb is none of a participant's."""
         if verb in OPERATOR_VERBS:
-            return bool(request.user.has_perm(OPERATOR_VERBS[verb]))
+            return holds_any(request.user, OPERATOR_VERBS[verb])
         if verb in PARTICIPANT_VERBS or is_driver(request.user):
             return True
         return request.method in SAFE_METHODS and may_view_all(request.user)
@@ -108,7 +109,7 @@ def refusal(verb: str) -> str:
 
 def is_driver(user: Any) -> bool:
     """Whether the user runs agents, and may do with a session what a backend may."""
-    return bool(user.has_perm(DRIVE) or may_manage_all(user))
+    return holds_any(user, DRIVE) or may_manage_all(user)
 
 
 def sees_all(user: Any) -> bool:
@@ -118,7 +119,7 @@ def sees_all(user: Any) -> bool:
 
 def sees_all_spending(user: Any) -> bool:
     """Whether the user sees what others have spent, too."""
-    return any(user.has_perm(f"helix_sessions.{verb}_spendlimit") for verb in ("view", "change"))
+    return holds_any(user, "helix_sessions.view_spendlimit", "helix_sessions.change_spendlimit")
 
 
 def check_new_session(user: Any, agent_type: str | None, given: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
+from helix_sessions.api.permissions import holds_any
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import SessionNotFound
 from helix_sessions.store import SessionStore
@@ -22,11 +23,11 @@ DRIVE_ANY = "helix_sessions.drive_any_session"
 
 
 def may_view_all(user: Any) -> bool:
-    return bool(user.has_perm(VIEW_ALL) or may_manage_all(user))
+    return holds_any(user, VIEW_ALL) or may_manage_all(user)
 
 
 def may_manage_all(user: Any) -> bool:
-    return bool(user.has_perm(MANAGE_ALL) or user.has_perm(DRIVE_ANY))
+    return holds_any(user, MANAGE_ALL, DRIVE_ANY)
 
 
 class _WideningStore:

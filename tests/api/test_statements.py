@@ -8,8 +8,11 @@ from tests.api.routes import COMMIT
 from tests.api.statements import captured_statements
 from tests.rows import each
 
-TOKEN = 3
-"""A token is read with its user in one statement, and the permissions of a driver in two."""
+TOKEN = 1
+"""A token is read with its user in one statement."""
+
+DRIVER = 1
+"""The permissions of the user, the groups' included, are read in another one."""
 
 
 def statements(call):
@@ -58,7 +61,7 @@ class TestReads:
 
 
 @pytest.mark.django_db(transaction=True)
-class TestWrites:
+class TestWholeRequests:
     """With a token, so that authentication is counted too."""
 
     @pytest.fixture
@@ -73,6 +76,13 @@ class TestWrites:
             call()
         return len(captured)
 
+    def test_what_a_participant_may_takes_no_permissions(self, client, store):
+        for address in ("/api/sessions/s/", "/api/sessions/s/messages/"):
+            assert len(statements(lambda address=address: client.get(address))) == 1 + TOKEN, address
+
+    def test_a_list_asks_what_the_user_may_see(self, client):
+        assert len(statements(lambda: client.get("/api/sessions/"))) == 1 + TOKEN + DRIVER
+
     def test_a_commit_is_the_store_and_authentication(self, client, store):
         def commit():
             state = store.load_state("s")
@@ -85,7 +95,7 @@ class TestWrites:
         alone = self.of_the_store(commit())
         headers = {"If-Match": f'"{store.load_state("s").version}"'}
         found = statements(lambda: client.post("/api/sessions/s/commit/", COMMIT, headers=headers))
-        assert len(found) == alone + TOKEN
+        assert len(found) == alone + TOKEN + DRIVER
 
     def test_an_append_is_the_store_and_authentication(self, client, store):
         messages = [{"role": "user", "content": "hi"}]
@@ -93,7 +103,8 @@ class TestWrites:
             store.append_messages("s", messages)
         alone = self.of_the_store(lambda: store.append_messages("s", messages))
         body = {"messages": messages}
-        assert len(statements(lambda: client.post("/api/sessions/s/messages/", body))) == alone + TOKEN
+        found = statements(lambda: client.post("/api/sessions/s/messages/", body))
+        assert len(found) == alone + TOKEN + DRIVER
 
     def test_a_turn_is_the_store_and_authentication(self, client, store):
         """A turn is begun, suspended, answered and resumed: by the store, then over HTTP."""
@@ -137,4 +148,4 @@ class TestWrites:
                 )
             )
             load_state = 1 if name == "suspend" else 0
-            assert len(found) == alone[name] - load_state + lease + TOKEN, name
+            assert len(found) == alone[name] - load_state + lease + TOKEN + DRIVER, name

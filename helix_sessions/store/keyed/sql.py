@@ -1,8 +1,12 @@
-"""The statements of notes and idempotency keys."""
+"""The statements of notes, idempotency keys and grants."""
 
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
+
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
+from django.db import connections
 
 from helix_sessions.models import IdempotentAnswer, Note
 from helix_sessions.store.engine.dialect import Dialect
@@ -61,4 +65,29 @@ def answer(dialect: Dialect) -> str:
     return (
         f"SELECT {answers.selection(dialect, ('digest', 'status', 'headers', 'body'))}"  # noqa: S608
         f' FROM {answers.name} WHERE "user_id" = %s AND "key" = %s'
+    )
+
+
+@cache
+def grants(using: str, user_model: Any) -> str:
+    """The permissions of a user, then those of the user's groups: which of the two, app, name. The tables are
+    those of the project's user. It takes the key of the user twice."""
+    quote = connections[using].ops.quote_name
+    own: Any = user_model._meta.get_field("user_permissions")
+    joined: Any = user_model._meta.get_field("groups")
+    shared: Any = Group._meta.get_field("permissions")
+
+    def named(granted: Any) -> str:
+        return (
+            f"JOIN {quote(Permission._meta.db_table)} p ON p.id = g.{quote(granted.m2m_reverse_name())}"
+            f" JOIN {quote(ContentType._meta.db_table)} t ON t.id = p.content_type_id"
+        )
+
+    return (
+        f"SELECT 0, t.app_label, p.codename FROM {quote(own.m2m_db_table())} g {named(own)}"  # noqa: S608
+        f" WHERE g.{quote(own.m2m_column_name())} = %s"
+        f" UNION ALL SELECT 1, t.app_label, p.codename FROM {quote(joined.m2m_db_table())} m"
+        f" JOIN {quote(shared.m2m_db_table())} g"
+        f" ON g.{quote(shared.m2m_column_name())} = m.{quote(joined.m2m_reverse_name())} {named(shared)}"
+        f" WHERE m.{quote(joined.m2m_column_name())} = %s"
     )
