@@ -70,14 +70,14 @@ def context(dialect: Dialect) -> str:
         ' WHERE "start" > 0 AND "same" = 0'
         f' UNION ALL SELECT m."position", m."seq", NULL, {content}, NULL, NULL, NULL'
         f" FROM {messages} m"
-        ' WHERE m."session_id" = %s'
+        ' WHERE m."session_id" = (SELECT %s)'
         ' AND m."position" >= (SELECT CASE WHEN "same" = 1 THEN "seen_position" ELSE "start" END FROM head)'
         ' AND m."truncated_seq" IS NULL AND NOT (m."role" = \'system\' AND EXISTS ('
         f'SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq"'
         ' AND u."seq" <= (SELECT "since" FROM head)))'
         f' UNION ALL SELECT m."position", m."seq", NULL, {content}, NULL, NULL, NULL'
         f" FROM {updates} u CROSS JOIN {messages} m"
-        ' WHERE u."session_id" = %s AND u."seq" > (SELECT "since" FROM head)'
+        ' WHERE u."session_id" = (SELECT %s) AND u."seq" > (SELECT "since" FROM head)'
         ' AND u."position" < (SELECT CASE WHEN "same" = 1 THEN 0 ELSE "start" END FROM head)'
         ' AND m."session_id" = u."session_id"'
         ' AND m."position" = u."position" AND m."seq" = u."seq" AND m."truncated_seq" IS NULL'
