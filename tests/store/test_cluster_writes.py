@@ -6,14 +6,17 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import InternalError, connection, connections, transaction
 
-from helix_sessions.exceptions import SessionNotFound, StoreUnavailable
-from helix_sessions.models import Event, Message, Session
+from helix_sessions.exceptions import SessionExists, SessionMoved, SessionNotFound, StoreUnavailable
+from helix_sessions.models import Event, Message, MovedOwner, Session
+from helix_sessions.models.moves import LEFT
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.claims import claim_next
 from helix_sessions.store.engine import remembered_rows
 from helix_sessions.store.engine.citus import CitusDialect
+from helix_sessions.store.engine.spending import key_of_owner
 from tests import citus
 from tests.parallel import wait_until
 from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row, sent_by
@@ -127,6 +130,19 @@ def test_what_was_spent_and_how_limits_stand_go_with_the_write(store: SessionSto
     store.update_run_status(session, "r", "completed", usage=usage)
     [status] = store.spend_status()
     assert status.used_tokens == 11
+
+
+def test_of_an_owner_who_has_moved_no_session_is_created(store: SessionStore) -> None:
+    user = get_user_model().objects.create_user("alice")
+    MovedOwner.objects.create(
+        tenant=key_of_owner(user.pk), state=LEFT, cell="second", since=datetime(2100, 1, 1, tzinfo=UTC)
+    )
+    with pytest.raises(SessionMoved):
+        store.create_session("s", agent_type="agent", owner=user)
+    assert not Session.objects.exists()
+    store.create_session("s", agent_type="agent")
+    with pytest.raises(SessionExists):
+        store.create_session("s", agent_type="agent")
 
 
 def test_in_the_callers_transaction(store: SessionStore, session: str) -> None:

@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import StoreUnavailable
 from helix_sessions.models import Event, Session
-from helix_sessions.store.engine import flush
+from helix_sessions.store.engine import flush, moves
 from helix_sessions.store.engine.connection import execute, execute_all, fetch
 from helix_sessions.store.engine.dialect import Statement, dialect_of
 from helix_sessions.store.engine.postgres import PostgresDialect, milliseconds
@@ -83,7 +83,14 @@ class CitusDialect(PostgresDialect):
         fetch(connection, "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text", [name])
 
     def insert_session(self, work: "UnitOfWork") -> bool:
-        return execute(work.connection, *flush.session_insert(work)) == 1
+        """The insertion cannot ask tables of the coordinator, so a query goes with it."""
+        sent = _Pipeline(work.connection)
+        refusal = f"SELECT {moves.REFUSAL}", flush.refusal_params(work)
+        sent.run([flush.session_insert(work), refusal])
+        if sent.found_none(0):
+            return False
+        flush.check_refusal(work, sent.rows(1)[0][0])
+        return True
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.ask(work)

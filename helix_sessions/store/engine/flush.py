@@ -68,17 +68,27 @@ def session_insert(work: "UnitOfWork") -> Statement:
 
 
 def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> bool:
-    """Insert a new session's row, unless its id is taken; returns whether it was not. A session that is in
-    another cell, or whose owner is, is refused: the statement itself asks, so that creation takes no other.
-    The children of a session that is here may be created here."""
+    """Insert a new session's row, unless its id is taken; returns whether it was not. The statement itself
+    asks whether the session is refused, so that creation takes no other."""
+    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *refusal_params(work)])
+    if rows:
+        check_refusal(work, rows[0][0])
+    return bool(rows)
+
+
+def refusal_params(work: "UnitOfWork") -> list[str]:
+    """Of `moves.REFUSAL`: a session that is in another cell, or whose owner is, is refused. The children of a
+    session that is here may be created here."""
     session = work.session
     tenant = spending.key_of_owner(session.owner_id) if session.parent_session_id is None else ""
-    returning = [session.session_id, tenant or moves.NO_TENANT]
-    rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *returning])
-    if rows and rows[0][0] is not None:
+    return [session.session_id, tenant or moves.NO_TENANT]
+
+
+def check_refusal(work: "UnitOfWork", refusal: str | None) -> None:
+    """Undo the insertion of a session that is refused."""
+    if refusal is not None:
         transaction.set_rollback(True, using=work.connection.alias)
-        moves.refuse_new(rows[0][0], session.session_id)
-    return bool(rows)
+        moves.refuse_new(refusal, work.session.session_id)
 
 
 def session_update(work: "UnitOfWork") -> list[Statement]:
