@@ -120,6 +120,11 @@ class PortablePostgresDialect(Dialect):
         sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {WAIT}"
         fetch(connection, sql, [name, *self.waiting()])
 
+    def fetch_locking(
+        self, connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, lazily: bool
+    ) -> list[tuple[Any, ...]]:
+        return fetch(connection, sql, params)
+
     def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
         self.wait_for_locks(connection, conf.LOCK_TIMEOUT)
         execute(connection, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", [], prepare=False)
@@ -247,6 +252,7 @@ class PostgresDialect(PortablePostgresDialect):
     """PostgreSQL as it is at its best."""
 
     claims_in_one_statement = True
+    flushed_later = " AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
     reads_any_tables = True
 
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:
