@@ -31,7 +31,7 @@ LATE_AT_ONCE = 500
 LATE_ONE_BY_ONE = 20
 """So many where each takes a statement of its own."""
 
-DUE_READ = 50
+DUE_READ = 100
 """So many sessions that are due are read at once. Of more of them the next is found step by step."""
 CLAIMS_IN_A_CROWD = 20
 """So many claims of a process go on step by step before one tries again to read all that is due."""
