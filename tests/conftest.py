@@ -249,16 +249,16 @@ def django_db_modify_db_settings(
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Distribute the tables where `HELIX_TEST_CITUS` names a cluster; keep a copy where there is nothing in
-    between."""
+    """Keep a copy where there is nothing in between; distribute the tables where `HELIX_TEST_CITUS` names a
+    cluster, to which the copy does not belong."""
     from tests import citus
 
     kept = ExitStack()
     with django_db_blocker.unblock():
+        if not os.environ.get("HELIX_TEST_POOLED"):
+            kept.enter_context(empty_database_kept())
         if citus.WORKERS:
             citus.distribute_test_database()
-        elif not os.environ.get("HELIX_TEST_POOLED"):
-            kept.enter_context(empty_database_kept())
     yield
     with django_db_blocker.unblock():
         kept.close()

@@ -52,16 +52,26 @@ def forget_rows() -> None:
 
 
 def _filled(cursor: Any) -> list[str]:
+    if citus.WORKERS:  # which would make a table of each part of a statement about all
+        return [name for name in _tables() if cursor.execute(_any_row(name)).fetchall()]
     cursor.execute(_filled_statement())
     return [name for [name] in cursor.fetchall()]
 
 
 @cache
 def _filled_statement() -> str:
+    return " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS ({_any_row(name)})" for name in _tables())
+
+
+def _any_row(name: str) -> str:
+    return f'SELECT 1 FROM "{name}" LIMIT 1'
+
+
+@cache
+def _tables() -> list[str]:
     known = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
     first = Session._meta.db_table
-    tables = [first, *sorted(known - KEPT - {first})]
-    return " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM \"{name}\")" for name in tables)
+    return [first, *sorted(known - KEPT - {first})]
 
 
 def _copy(cursor: Any, table: str) -> Any:

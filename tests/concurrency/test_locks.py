@@ -8,6 +8,7 @@ from django.db import OperationalError, connection, transaction
 
 from helix_sessions.exceptions import HelixSessionsError, SessionBusy, SessionExists
 from helix_sessions.store import SessionStore
+from helix_sessions.store.driving.claims import claim_next, claim_session
 from tests.concurrency.calls import each_call, prepare
 from tests.concurrency.locks import elsewhere, row_held
 from tests.concurrency.outcomes import split
@@ -155,6 +156,19 @@ class TestLockTimeoutOfTheCaller:
                 with pytest.raises(HelixSessionsError):
                     call(store)
                 assert _lock_timeout() == "4321ms", name
+
+    def test_after_a_claim(self, store: SessionStore):
+        for name in ("s", "t"):
+            store.create_session(name, agent_type="agent")
+            store.admit_input(name, "go")
+        with transaction.atomic():
+            _execute("SET LOCAL lock_timeout = '4321ms'")
+            assert claim_session(store, "s", "worker", 60) is not None
+            assert _lock_timeout() == "4321ms"
+            assert claim_next(store, "worker", 60) is not None
+            assert _lock_timeout() == "4321ms"
+        assert _lock_timeout() == "0"
+        assert {store.get_occupancy(name).owner for name in ("s", "t")} == {"worker"}
 
     def test_of_the_connection(self, store: SessionStore):
         _execute("SET lock_timeout = '4321ms'")

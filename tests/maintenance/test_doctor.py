@@ -13,6 +13,7 @@ from helix_sessions.models import Blob, BlobRef, Session
 from helix_sessions.models.guard import is_guarded, lower_guard, raise_guard
 from helix_sessions.runtime import ChangeModel, SessionRuntime
 from helix_sessions.store import SessionStore
+from helix_sessions.store.engine import dialect
 from helix_sessions.store.engine.session_tables import child_tables, kind_of
 from helix_sessions.store.maintenance import doctor
 from helix_sessions.store.transcript import fragments
@@ -296,6 +297,25 @@ class TestDoctor:
         lower_guard(connection)
         [finding] = store.examine_sessions()
         assert (finding.code, finding.severity, finding.session_id) == ("log_not_guarded", "warning", None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_a_cluster_no_guard_is_asked_for_by_a_connection_that_is_not_made_yet(
+    store: SessionStore, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine != "postgresql":
+        pytest.skip("about PostgreSQL")
+    monkeypatch.setattr(dialect, "is_distributed", lambda connection: True)
+    lower_guard(connection)
+    dialect.choose_again()
+    connection.close()
+    try:
+        assert store.examine_sessions() == []
+    finally:
+        monkeypatch.undo()
+        dialect.choose_again()
+        if dialect.dialect_of(connection).takes_triggers:
+            raise_guard(connection)
 
 
 @pytest.mark.django_db(transaction=True)

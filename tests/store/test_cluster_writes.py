@@ -1,21 +1,34 @@
 """The writes of a Citus cluster, which a single PostgreSQL takes too: all statements of a write at once."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import InternalError, connection, connections, transaction
+from django.utils import timezone
 
-from helix_sessions.exceptions import SessionNotFound, StoreUnavailable
-from helix_sessions.models import Event, Message, Session
+from helix_sessions.exceptions import (
+    SessionExists,
+    SessionMoved,
+    SessionNotFound,
+    StaleState,
+    StoreUnavailable,
+)
+from helix_sessions.models import Event, Message, MovedOwner, Session
+from helix_sessions.models.moves import LEFT
 from helix_sessions.store import SessionStore
 from helix_sessions.store.driving.claims import claim_next
-from helix_sessions.store.engine import remembered_rows
+from helix_sessions.store.engine import claiming, remembered_rows, turns
 from helix_sessions.store.engine.citus import CitusDialect
+from helix_sessions.store.engine.spending import key_of_owner
 from tests import citus
 from tests.parallel import wait_until
+from tests.rows import each
 from tests.store.statements import MESSAGE, assert_gapless, needs_memory, reads_the_row, sent_by
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,6 +88,28 @@ def test_statements_that_are_watched_are_the_same(store: SessionStore, session: 
     assert_gapless(store)
 
 
+@each("knows", [False, True])
+def test_a_write_that_names_its_version_reads_the_row_of_another_connection_without_a_lock(
+    store: SessionStore, session: str, knows: bool
+) -> None:
+    here, before = connections["default"], recalled()
+    store.append_messages(session, [MESSAGE])
+    version = store.load_state(session).version
+    if knows:  # as if another connection had made that write
+        remembered_rows.remember(here, session, before)
+    else:
+        remembered_rows.forget(here, session)
+    sent = sent_by(lambda: store.append_messages(session, [MESSAGE], expected_version=version))
+    read, begin, *_, end = sent
+    assert read.startswith("SELECT xmin")
+    assert "FOR " not in read
+    assert (begin, end) == ("BEGIN", "COMMIT")
+    with pytest.raises(StaleState):
+        store.append_messages(session, [MESSAGE], expected_version=version)
+    assert store.get_message_count(session) == 3
+    assert_gapless(store)
+
+
 def test_a_row_that_was_changed_past_the_store_is_read_again(store: SessionStore, session: str) -> None:
     Session.objects.update(step_count=41)
     assert store.increment_step_count(session) == 42
@@ -129,6 +164,19 @@ def test_what_was_spent_and_how_limits_stand_go_with_the_write(store: SessionSto
     assert status.used_tokens == 11
 
 
+def test_of_an_owner_who_has_moved_no_session_is_created(store: SessionStore) -> None:
+    user = get_user_model().objects.create_user("alice")
+    MovedOwner.objects.create(
+        tenant=key_of_owner(user.pk), state=LEFT, cell="second", since=datetime(2100, 1, 1, tzinfo=UTC)
+    )
+    with pytest.raises(SessionMoved):
+        store.create_session("s", agent_type="agent", owner=user)
+    assert not Session.objects.exists()
+    store.create_session("s", agent_type="agent")
+    with pytest.raises(SessionExists):
+        store.create_session("s", agent_type="agent")
+
+
 def test_in_the_callers_transaction(store: SessionStore, session: str) -> None:
     with transaction.atomic():
         store.append_messages(session, [MESSAGE])
@@ -140,30 +188,100 @@ def test_in_the_callers_transaction(store: SessionStore, session: str) -> None:
     assert_gapless(store)
 
 
-def test_a_claim_does_not_wait_for_a_late_session_that_another_has_locked(store: SessionStore) -> None:
-    """A worker may be frozen in the middle of a write, with its lease over."""
+def claimed(store: SessionStore) -> str | None:
+    driver = claim_next(store, "worker", 60)
+    return None if driver is None else driver.session_id
 
-    def claimed() -> str | None:
-        driver = claim_next(store, "worker", 60)
-        return None if driver is None else driver.session_id
 
-    for name in ("frozen", "late"):
-        store.create_session(name, agent_type="agent")
-        store.admit_input(name, "go")
-        assert claim_next(store, "frozen worker", 0.01) is not None
-    wait_until(lambda: not any(store.get_occupancy(name).owner for name in ("frozen", "late")))
+@contextmanager
+def locked(session_id: str) -> Iterator[None]:
+    """Another connection has the session's row, as a worker has that is frozen in the middle of a write. Who
+    waits for it fails."""
     database = connection.settings_dict
-    frozen = psycopg.connect(
+    other = psycopg.connect(
         host=database["HOST"],
         port=database["PORT"] or None,
         dbname=database["NAME"],
         user=database["USER"],
         password=database["PASSWORD"] or None,
     )
-    with frozen, connection.cursor() as cursor:
-        frozen.execute("SELECT FROM helix_sessions_session WHERE session_id = 'frozen' FOR UPDATE")
+    with other, connection.cursor() as cursor:
+        other.execute("SELECT FROM helix_sessions_session WHERE session_id = %s FOR UPDATE", [session_id])
         cursor.execute("SET lock_timeout = '5s'")
-        assert claimed() == "late"
-        assert claimed() is None
+        yield
         cursor.execute("RESET lock_timeout")
-    assert claimed() == "frozen"
+
+
+@pytest.fixture(params=["all that is due", "step by step"])
+def look(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How a claim finds the next session: among few that are due, or among many."""
+    monkeypatch.setattr(turns, "DUE_READ", 50 if request.param == "all that is due" else 0)
+    turns._crowds.clear()
+    return str(request.param)
+
+
+def test_a_claim_is_one_query_and_one_statement_of_its_session(store: SessionStore) -> None:
+    for name in ("a", "b"):
+        store.create_session(name, agent_type="agent")
+        store.admit_input(name, "go")
+    sent = sent_by(lambda: claimed(store))
+    assert [sql.split()[0] for sql in sent] == ["SELECT", "BEGIN", "SET", "SET", "SET", "WITH", "COMMIT"]
+    assert "LIMIT" in sent[0]
+
+
+def test_after_a_claim_the_first_write_reads_nothing(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create_session("s", agent_type="agent")
+    store.admit_input("s", "go")
+    sent = pipelines(monkeypatch)
+    assert claimed(store) == "s"
+    [statements] = sent
+    assert (statements[0], statements[-1]) == ("BEGIN", "COMMIT")
+    assert recalled() is not None
+    assert not reads_the_row(store)
+
+
+def test_among_many_that_are_due_the_turns_are_the_same(store: SessionStore) -> None:
+    """Few are read at once and put in order here; of many each step asks every node."""
+    for owner in range(3):
+        user = get_user_model().objects.create_user(f"owner {owner}")
+        for number in range(4):
+            name = f"{owner} {number}"
+            store.create_session(name, agent_type="agent", owner=user, priority=number // 3)
+            store.admit_input(name, "go")
+    orders = []
+    for due_read in (50, 5, 0):
+        with mock.patch.object(turns, "DUE_READ", due_read):
+            turns._crowds.clear()
+            claiming._turns[("default", None)] = ""
+            orders.append([claimed(store) for _ in range(13)])
+        Session.objects.update(lease_owner=None, runnable_at=timezone.now(), deferred=False)
+    assert orders[0][-1] is None
+    assert len(set(orders[0])) == 13
+    assert orders[1:] == [orders[0]] * 2
+
+
+def test_a_claim_passes_over_a_session_that_another_has_locked(store: SessionStore, look: str) -> None:
+    for name in ("frozen", "next"):
+        store.create_session(name, agent_type="agent")
+        store.admit_input(name, "go")
+    with locked("frozen"):
+        assert claimed(store) == "next"
+        assert claimed(store) is None
+    assert claimed(store) == "frozen"
+
+
+def test_a_claim_does_not_wait_for_a_late_session_that_another_has_locked(
+    store: SessionStore, look: str
+) -> None:
+    """A worker may be frozen in the middle of a write, with its lease over."""
+    for name in ("frozen", "late"):
+        store.create_session(name, agent_type="agent")
+        store.admit_input(name, "go")
+        assert claim_next(store, "frozen worker", 0.01) is not None
+    wait_until(lambda: not any(store.get_occupancy(name).owner for name in ("frozen", "late")))
+    with locked("frozen"):
+        assert claimed(store) == "late"
+        assert claimed(store) is None
+    assert claimed(store) == "frozen"

@@ -43,6 +43,7 @@ def test_inside_a_transaction_nothing_was_written(store: SessionStore) -> None:
     store.append_messages("s", [MESSAGE])
 
 
+@pytest.mark.one_machine("a write is several statements there")
 def test_of_a_write_in_one_statement_the_outcome_is_unknown(store: SessionStore) -> None:
     needs_memory()
     store.create_session("s", agent_type="agent")

@@ -10,7 +10,7 @@ fails where the row has changed, and nothing after it is done. Of a row that is 
 other tables fail the commit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from helix_sessions.conf import conf
 from helix_sessions.exceptions import StoreUnavailable
 from helix_sessions.models import Event, Session
-from helix_sessions.store.engine import flush
-from helix_sessions.store.engine.connection import execute, execute_all, fetch
+from helix_sessions.store.engine import flush, moves
+from helix_sessions.store.engine.connection import execute, execute_all, fetch, is_between_transactions
 from helix_sessions.store.engine.dialect import Statement, dialect_of
 from helix_sessions.store.engine.postgres import PostgresDialect, milliseconds
 from helix_sessions.store.engine.prepared_cursor import PreparedCursor
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from helix_sessions.store.engine.unit_of_work import UnitOfWork
 
 _WAIT = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '{}'"
+_FLUSHED_LATER = "SET LOCAL synchronous_commit = off"
 ONE_CONNECTION = "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
 """Attachments are a table that every node has whole, and references to them hold foreign keys to it. Citus
 wants one connection to each node in a transaction that writes both."""
@@ -53,8 +54,8 @@ _SHARDS_ROWS = (
 class CitusDialect(PostgresDialect):
     """A write goes to the cluster at once, as a transaction of one statement for each table."""
 
-    claims_in_one_statement = False
     creates_in_one_statement = False
+    flushed_later = ""
     searches_unlocked = True
     recurses_over_sessions = False
     takes_triggers = False
@@ -84,8 +85,11 @@ class CitusDialect(PostgresDialect):
         fetch(connection, "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text", [name])
 
     def insert_session(self, work: "UnitOfWork") -> None:
-        if execute(work.connection, *flush.session_insert(work)) != 1:
-            raise flush.id_is_taken(work)
+        """The insertion cannot ask tables of the coordinator, so a query goes with it."""
+        sent = _Pipeline(work.connection)
+        refusal = f"SELECT {moves.REFUSAL}", flush.refusal_params(work)
+        sent.run([flush.session_insert(work), refusal])
+        flush.check_insertion(work, inserted=not sent.found_none(0), refusal=sent.rows(1)[0][0])
 
     def flush(self, work: "UnitOfWork") -> str | None:
         flush.ask(work)
@@ -116,18 +120,34 @@ class CitusDialect(PostgresDialect):
         statements += [*flush.insert_statements(work), *work.statements, ("COMMIT", ())]
         sent = _Pipeline(work.connection)
         try:
-            sent.run(statements)
+            self._run_whole(sent, statements)
         except DatabaseError as error:
-            undone = sent.undo()
             if _state(error) == _CHANGED or sent.found_none(place):
                 return None
-            if undone and self.is_away(error):
-                raise StoreUnavailable from error
             raise
         if work.question is not None:
             work.answer = sent.rows(place - 1)
         written = sent.rows(place)
         return str(written[0][0]) if written else None
+
+    def fetch_locking(
+        self, connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, lazily: bool
+    ) -> list[tuple[Any, ...]]:
+        if not is_between_transactions(connection):
+            return fetch(connection, sql, params)
+        begin = [*self._beginning(), _FLUSHED_LATER] if lazily else self._beginning()
+        sent = _Pipeline(connection)
+        self._run_whole(sent, [*((text, ()) for text in begin), (sql, params), ("COMMIT", ())])
+        return sent.rows(len(begin))
+
+    def _run_whole(self, sent: "_Pipeline", statements: list[Statement]) -> None:
+        """Run a transaction from its beginning to its end."""
+        try:
+            sent.run(statements)
+        except DatabaseError as error:
+            if sent.undo() and self.is_away(error):
+                raise StoreUnavailable from error
+            raise
 
     def _beginning(self) -> tuple[str, ...]:
         return ("BEGIN", *_WAIT.format(milliseconds(conf.LOCK_TIMEOUT)).split("; "))

@@ -1,13 +1,14 @@
 """Taking a session to drive: the next that wants to run, or a named one.
 
 On PostgreSQL it is one statement, which leaves out what others are taking at this moment; elsewhere, and
-where `CONCURRENCY` bounds what runs at once, it is one transaction. The row is returned whole, and
-remembered, so that the owner's next write needs no lock.
+where `CONCURRENCY` bounds what runs at once, it is one transaction. A cluster finds the next with one query,
+and takes it with a statement of that session alone. The row is returned whole, and remembered, so that the
+owner's next write needs no lock.
 """
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -29,14 +30,14 @@ from helix_sessions.store.engine.session_columns import ALL_COLUMNS
 from helix_sessions.store.engine.session_rows import SessionRow, present
 from helix_sessions.store.engine.tables import table
 from helix_sessions.store.engine.transactions import locking_transaction, write_tree
-from helix_sessions.store.engine.turns import free
+from helix_sessions.store.engine.turns import Found, free
 from helix_sessions.store.engine.unit_of_work import UnitOfWork
 from helix_sessions.types import UNSET
 from helix_sessions.values.shares import Bounds
 
-NAMED, HAS_WORK, DUE = "named", "has work", "due"
-"""How a session that is named is taken: in any case, only if there is something to do for a driver, or only
-if it is runnable."""
+NAMED, HAS_WORK, DUE, UNLOCKED = "named", "has work", "due", "unlocked"
+"""How a session that is named is taken: in any case, only if there is something to do for a driver, only if
+it is runnable, or only if it is runnable and no other transaction has its row locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,8 @@ class NoShare(Exception):
     """As many sessions run at once as may; the one that is named has to wait."""
 
 
-class _TakenMeanwhile(Exception):
-    """Another took the session between the look and the lock."""
-
-
 _ATTEMPTS = 20
-"""How often a claim is tried that others got ahead of. Each time fewer owners have a share left."""
+"""How often a claim is tried that others got ahead of. Each time there is less left to take."""
 
 _turns: dict[tuple[Any, ...], str] = {}
 """Whose turn it was last in this process, by where and for what it looked. A new process begins anywhere."""
@@ -84,38 +81,55 @@ def claim(using: str, wanted: Wanted) -> Claimed | None:
     connection = connections[using]
     connect(connection)
     bounds = shares.bounds() if wanted.bounded else None
-    in_one = dialect_of(connection).claims_in_one_statement
-    if bounds is None and in_one:
-        return _in_one_statement(connection, wanted)
+    dialect = dialect_of(connection)
+    way = _in_one_statement if dialect.claims_in_one_statement else _in_one_transaction
+    if wanted.session_id is None and dialect.searches_unlocked:
+        way = _of_those_found
     for _ in range(_ATTEMPTS):
         try:
-            if bounds is not None and in_one:
-                return _in_one_statement_within(using, wanted, bounds)
-            return _in_one_transaction(using, wanted, bounds)
-        except _TakenMeanwhile:
-            continue
+            return way(using, wanted, bounds)
         except NoShare:
             if wanted.session_id is not None:
                 raise
     return None
 
 
-def _in_one_statement(connection: BaseDatabaseWrapper, wanted: Wanted) -> Claimed | None:
-    taken = _take(connection, wanted, None)
+def _in_one_statement(using: str, wanted: Wanted, bounds: Bounds | None) -> Claimed | None:
+    """With bounds, the claim is undone if another got the last share meanwhile."""
+    connection = connections[using]
+    if bounds is None and is_between_transactions(connection):
+        taken = _take(connection, wanted, None)
+    else:
+        with locking_transaction(using):
+            taken = _take(connection, wanted, bounds)
+            row = None if bounds is None or taken is None else taken.claimed.row
+            if row is not None and not shares.has_room(connection, row, taken=True):
+                raise NoShare
     if taken is not None and is_between_transactions(connection):
         remembered_rows.remember(connection, taken.claimed.row.session_id, taken.work.as_known())
     return None if taken is None else taken.claimed
 
 
-def _in_one_statement_within(using: str, wanted: Wanted, bounds: Bounds) -> Claimed | None:
-    """A claim that is undone if another got the last share meanwhile."""
-    with locking_transaction(using) as connection:
-        taken = _take(connection, wanted, bounds)
-        if taken is not None and not shares.has_room(connection, taken.claimed.row, taken=True):
-            raise NoShare
-    if taken is not None and is_between_transactions(connection):
-        remembered_rows.remember(connection, taken.claimed.row.session_id, taken.work.as_known())
-    return None if taken is None else taken.claimed
+def _of_those_found(using: str, wanted: Wanted, bounds: Bounds | None) -> Claimed | None:
+    """Look for sessions without a lock, then take the first that is free still. Look again for others if none
+    is."""
+    connection = connections[using]
+    owned, turn = wanted.session_owner is not UNSET, _turn(wanted, using)
+    tried: set[str] = set()
+    for _ in range(_ATTEMPTS):
+        now = timezone.now()
+        found = turns.find_unlocked(connection, now, turn, wanted.agent_types, bounds, owned=owned)
+        left = [one for one in found if one.session_id not in tried]
+        for one in left:
+            tried.add(one.session_id)
+            named = replace(wanted, session_id=one.session_id, how=UNLOCKED)
+            claimed = _in_one_statement(using, named, bounds)
+            if claimed is not None:
+                _turns[_place(using, wanted)] = one.share
+                return claimed
+        if not left:
+            break
+    return None
 
 
 class _Taken(NamedTuple):
@@ -126,6 +140,8 @@ class _Taken(NamedTuple):
 def _take(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None) -> _Taken | None:
     mark = remembered_rows.new_mark()
     dialect = dialect_of(connection)
+    # Nothing follows from a claim that a crash of the server loses: the first write under it waits for the
+    # disk, and so for both. But a claim may be a request as well, or a part of another transaction.
     lazily = not wanted.requested and is_between_transactions(connection)
     taken = [_text(value) for value in (wanted.owner, wanted.token, wanted.ttl, wanted.ttl, mark)]
     while True:
@@ -133,7 +149,8 @@ def _take(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None
             if wanted.session_id is not None:
                 sql, params = _selection_by_name(connection, wanted)
                 sql = _claim_sql(dialect, sql, wanted.requested, lazily=lazily)
-                rows = fetch(connection, sql, [*params, *taken])
+                named = [*params, *taken, wanted.session_id]
+                rows = dialect.fetch_locking(connection, sql, named, lazily=lazily)
             else:
                 types, owned = wanted.agent_types, wanted.session_owner is not UNSET
                 sql = turns.selection(dialect, None if types is None else len(types), bounds, owned=owned)
@@ -160,19 +177,11 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
     connection = connections[using]
     if not _is_there(connection, wanted):  # without a lock that others would wait for
         return None
-    found = None
-    if wanted.session_id is None and dialect_of(connection).searches_unlocked:
-        found = _candidate(connection, wanted, bounds)
-        if found is None:
-            return None
     with write_tree(using) as tree:
-        found = found or _candidate(tree.connection, wanted, bounds)
+        found = _candidate(tree.connection, wanted, bounds)
         if found is None:
             return None
-        session_id, before, turn = found
-        work = tree.lock(session_id, ALL_COLUMNS)
-        if wanted.session_id is None and not _is_still_free(work.session, before):
-            raise _TakenMeanwhile
+        work = tree.lock(found.session_id, ALL_COLUMNS)
         if bounds is not None and not shares.has_room(tree.connection, work.session, taken=False):
             raise NoShare
         work.versioned = False
@@ -189,26 +198,19 @@ def _in_one_transaction(using: str, wanted: Wanted, bounds: Bounds | None = None
             attempts=work.session.attempts + 1,
         )
     if wanted.session_id is None:
-        _turns[_place(using, wanted)] = turn
-    return Claimed(work.session, before)
+        _turns[_place(using, wanted)] = found.share
+    return Claimed(work.session, found.lease_owner)
 
 
-def _is_still_free(row: SessionRow, owner_before: str | None) -> bool:
-    """Whether a session that was found without its lock is as it was found, now that it is locked."""
-    due = row.runnable_at is not None and row.runnable_at <= timezone.now()
-    return due and row.lease_owner == owner_before
-
-
-def _candidate(
-    connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None
-) -> tuple[str, str | None, str] | None:
-    """The session to take, who has its lease, and whose turn it is."""
+def _candidate(connection: BaseDatabaseWrapper, wanted: Wanted, bounds: Bounds | None) -> Found | None:
+    """The session to take."""
     if wanted.session_id is None:
         owned = wanted.session_owner is not UNSET
         now, turn = timezone.now(), _turn(wanted, connection.alias)
-        return turns.step_by_step(connection, now, turn, wanted.agent_types, bounds, owned=owned)
+        found = turns.step_by_step(connection, now, turn, wanted.agent_types, bounds, owned=owned)
+        return found[0] if found else None
     rows = fetch(connection, *_selection_by_name(connection, wanted))
-    return (rows[0][0], rows[0][1], "") if rows else None
+    return Found(rows[0][0], rows[0][1], "") if rows else None
 
 
 def _is_there(connection: BaseDatabaseWrapper, wanted: Wanted) -> bool:
@@ -249,12 +251,6 @@ _TAKEN = (
 )
 
 
-_FLUSHED_LATER = " AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
-"""A condition that is always true: the commit of the statement it is in does not wait for the disk. Nothing
-follows from a claim that a crash of the server loses: the first write under it waits, and so for both. Not
-for a claim that is a request as well, or a part of another transaction."""
-
-
 @cache
 def _claim_sql(dialect: Dialect, selection: str, requested: bool, *, lazily: bool) -> str:
     """Take a session that is named."""
@@ -262,7 +258,8 @@ def _claim_sql(dialect: Dialect, selection: str, requested: bool, *, lazily: boo
     asks = f', "run_requested" = s."run_requested" OR NOT {_waits_for_retry("s.")}' if requested else ""
     return (
         f"WITH next AS ({selection}) UPDATE {sessions.name} s SET {_TAKEN}{asks}"  # noqa: S608
-        f' FROM next WHERE s."session_id" = next."session_id"{_FLUSHED_LATER if lazily else ""}'
+        f' FROM next WHERE s."session_id" = next."session_id" AND s."session_id" = %s'
+        f"{dialect.flushed_later if lazily else ''}"
         f' RETURNING 0, NULL, s.xmin::text, next."lease_owner",'
         f" {sessions.selection(dialect, ALL_COLUMNS, 's.')}"
     )
@@ -274,7 +271,7 @@ def _claim_next_sql(dialect: Dialect, selection: str, *, lazily: bool) -> str:
     sessions = table(Session)
     return (
         f"{selection}, taken AS (UPDATE {sessions.name} s SET {_TAKEN} FROM next"  # noqa: S608
-        f' WHERE s."session_id" = next."session_id"{_FLUSHED_LATER if lazily else ""}'
+        f' WHERE s."session_id" = next."session_id"{dialect.flushed_later if lazily else ""}'
         ' RETURNING next."turn", s.xmin::text AS row_version, next."lease_owner" AS owner_before,'
         f" {sessions.selection(dialect, ALL_COLUMNS, 's.')})"
         " SELECT (SELECT count(*) FROM late), taken.* FROM (SELECT 1) one LEFT JOIN taken ON true"
@@ -292,10 +289,12 @@ def _selection_by_name(
         conditions.append('"owner_id" = %s')
         params.append(_key(dialect, wanted.session_owner))
     if wanted.how != NAMED:
-        conditions.append((_DUE if wanted.how == DUE else _HAS_WORK).format(clock=dialect.moment))
+        conditions.append((_HAS_WORK if wanted.how == HAS_WORK else _DUE).format(clock=dialect.moment))
         params += dialect.parameters([timezone.now()])
     where = " AND ".join(conditions)
     sql = f'SELECT "session_id", "lease_owner" FROM {table(Session).name} WHERE {where}'  # noqa: S608
+    if wanted.how == UNLOCKED:
+        return f"{sql} FOR NO KEY UPDATE SKIP LOCKED", params
     return (dialect.locking(sql), [*params, *dialect.waiting()]) if locking else (sql, params)
 
 

@@ -159,7 +159,18 @@ class Dialect(ABC):
         it before this one ends."""
 
     claims_in_one_statement: ClassVar[bool] = False
-    """Whether one statement finds a session to drive, takes it and returns it."""
+    """Whether one statement takes a session to drive and returns it, and finds the next one, unless the
+    dialect `searches_unlocked`."""
+    flushed_later: ClassVar[str] = ""
+    """A condition of such a statement that is always true: its commit does not wait for the disk."""
+
+    def fetch_locking(
+        self, connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, lazily: bool
+    ) -> list[tuple[Any, ...]]:
+        """Run such a statement for a session that is named, with the store's lock timeout. `lazily`: its
+        commit need not wait for the disk."""
+        raise NotImplementedError
+
     skips_locked_rows: ClassVar[bool] = False
     """Whether a query can leave out the rows that others are taking at this moment."""
     searches_unlocked: ClassVar[bool] = False

@@ -69,25 +69,27 @@ def session_insert(work: "UnitOfWork") -> Statement:
 
 
 def insert_session(work: "UnitOfWork", sql: str, params: Sequence[Any]) -> None:
-    """Insert a new session's row. A session that is in another cell, or whose owner is, is refused: the
-    statement itself asks, so that creation takes no other."""
+    """Insert a new session's row. The statement itself asks whether the session is refused, so that creation
+    takes no other."""
     rows = fetch(work.connection, f"{sql} RETURNING {moves.REFUSAL}", [*params, *refusal_params(work)])
-    if not rows:
-        raise id_is_taken(work)
-    if rows[0][0] is not None:
-        transaction.set_rollback(True, using=work.connection.alias)
-        moves.refuse_new(rows[0][0], work.session.session_id)
+    check_insertion(work, inserted=bool(rows), refusal=rows[0][0] if rows else None)
 
 
 def refusal_params(work: "UnitOfWork") -> list[str]:
-    """Whom `REFUSAL` asks for. The children of a session that is here may be created here."""
+    """Of `moves.REFUSAL`: a session that is in another cell, or whose owner is, is refused. The children of a
+    session that is here may be created here."""
     session = work.session
     tenant = spending.key_of_owner(session.owner_id) if session.parent_session_id is None else ""
     return [session.session_id, tenant or moves.NO_TENANT]
 
 
-def id_is_taken(work: "UnitOfWork") -> SessionExists:
-    return SessionExists(f"There is a session {work.session.session_id!r} already.")
+def check_insertion(work: "UnitOfWork", *, inserted: bool, refusal: str | None) -> None:
+    """Raise `SessionExists` if the id was taken; undo the insertion of a session that is refused."""
+    if not inserted:
+        raise SessionExists(f"There is a session {work.session.session_id!r} already.")
+    if refusal is not None:
+        transaction.set_rollback(True, using=work.connection.alias)
+        moves.refuse_new(refusal, work.session.session_id)
 
 
 def session_update(work: "UnitOfWork") -> list[Statement]:

@@ -120,6 +120,11 @@ class PortablePostgresDialect(Dialect):
         sql = f"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))::text WHERE {WAIT}"
         fetch(connection, sql, [name, *self.waiting()])
 
+    def fetch_locking(
+        self, connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any], *, lazily: bool
+    ) -> list[tuple[Any, ...]]:
+        return fetch(connection, sql, params)
+
     def wait_for_readers(self, connection: BaseDatabaseWrapper, table: str) -> None:
         self.wait_for_locks(connection, conf.LOCK_TIMEOUT)
         execute(connection, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", [], prepare=False)
@@ -248,6 +253,7 @@ class PostgresDialect(PortablePostgresDialect):
 
     claims_in_one_statement = True
     creates_in_one_statement = True
+    flushed_later = " AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
     reads_any_tables = True
 
     def remembers(self, connection: BaseDatabaseWrapper) -> bool:
@@ -292,8 +298,7 @@ class PostgresDialect(PortablePostgresDialect):
         [[refused, row_version]] = fetch(work.connection, sql, [*asked, *row, *self.waiting(), *params])
         if refused:
             return False  # nothing was written; `insert_session` says why
-        if row_version is None:
-            raise flush.id_is_taken(work)
+        flush.check_insertion(work, inserted=row_version is not None, refusal=None)
         work.row_version = row_version
         return True
 

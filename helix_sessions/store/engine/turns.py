@@ -7,11 +7,14 @@ many owners have to be passed over, never on how many sessions they have.
 
 Sessions whose time was still to come when it was set are not in that index. When it has come, a claim lets
 them queue; until then they cost nothing.
+
+A cluster answers no such chain of probes in one statement, and each probe asks every node. As long as few
+sessions are due, one query reads all of them there, and their order is found here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -28,7 +31,26 @@ LATE_AT_ONCE = 500
 LATE_ONE_BY_ONE = 20
 """So many where each takes a statement of its own."""
 
+DUE_READ = 100
+"""So many sessions that are due are read at once. Of more of them the next is found step by step."""
+CLAIMS_IN_A_CROWD = 20
+"""So many claims of a process go on step by step before one tries again to read all that is due."""
+FOUND_AT_ONCE = 10
+"""So many of the next sessions are found step by step where others may take the first one meanwhile."""
+
+_crowds: dict[tuple[Any, ...], int] = {}
+"""How many claims of this process still go step by step, by where and for what they look."""
+
+_TURNS = "helix_session_turn_idx"
 _QUEUED = '"runnable_at" IS NOT NULL AND NOT "deferred"'
+
+
+class Found(NamedTuple):
+    """A session to take, who has its lease, and whose turn it is."""
+
+    session_id: str
+    lease_owner: str | None
+    share: str
 
 
 def free(clock: str) -> str:
@@ -152,7 +174,73 @@ def _next(sessions: str, *, by_owner: bool, owned: bool) -> str:
     )
 
 
-# Step by step, inside a transaction
+# All that is due
+
+
+def find_unlocked(
+    connection: BaseDatabaseWrapper,
+    now: Any,
+    turn: str,
+    types: Sequence[str] | None,
+    bounds: Bounds | None,
+    *,
+    owned: bool,
+) -> list[Found]:
+    """The next sessions to take, in the order of their turns, without a lock. Others may take them."""
+    place = connection.alias, types
+    claims_left = 0 if owned else _crowds.pop(place, 0)
+    if not claims_left:
+        due = _read_due(connection, now, turn, types, owned=owned)
+        if len(due) <= DUE_READ:
+            return _in_turn(due, turn, _full(connection, bounds if due else None))
+        claims_left = CLAIMS_IN_A_CROWD
+    found = step_by_step(connection, now, turn, types, bounds, owned=owned)
+    if found and claims_left > 1 and not owned:
+        _crowds[place] = claims_left - 1
+    return found
+
+
+def _full(connection: BaseDatabaseWrapper, bounds: Bounds | None) -> tuple[set[str], set[str]]:
+    """The owners and the agent types that have all their shares."""
+    return shares.running(connection, bounds) if bounds is not None else (set(), set())
+
+
+class _Due(NamedTuple):
+    session_id: str
+    lease_owner: str | None
+    share: str
+    agent_type: str
+    priority: int
+    runnable_at: Any
+
+
+def _read_due(
+    connection: BaseDatabaseWrapper, now: Any, turn: str, types: Sequence[str] | None, *, owned: bool
+) -> list[_Due]:
+    """All sessions that are due, or `DUE_READ` and one more of them, in the order of an index: in another,
+    all that are due would be read, and in none the whole table, where the planner remembers many."""
+    dialect = dialect_of(connection)
+    of_types = "" if types is None else f' AND "agent_type" IN ({", ".join(["%s"] * len(types))})'
+    is_due = f'"runnable_at" IS NOT NULL AND "runnable_at" <= {dialect.moment} AND {free(dialect.lease_now)}'
+    sql = (
+        f'SELECT "session_id", "lease_owner", {SHARE}, "agent_type", "priority", "runnable_at"'  # noqa: S608
+        f" FROM {table(Session).name} WHERE {is_due}{of_types}{f' AND {SHARE} = %s' if owned else ''}"
+        f' ORDER BY "agent_type", "runnable_at", "session_id" LIMIT {DUE_READ + 1}'
+    )
+    of_owner = [turn] if owned else []
+    params = [*dialect.parameters([now]), *dialect.lease_clock(), *(types or ()), *of_owner]
+    return [_Due(*row) for row in fetch(connection, sql, params)]
+
+
+def _in_turn(due: list[_Due], turn: str, full: tuple[set[str], set[str]]) -> list[Found]:
+    """Those that have a share left, in the order of their turns."""
+    owners, types = full
+    left = [one for one in due if one.share not in owners and one.agent_type not in types]
+    left.sort(key=lambda one: (-one.priority, one.share <= turn, one.share, one.runnable_at, one.session_id))
+    return [Found(*one[:3]) for one in left]
+
+
+# Step by step
 
 
 def step_by_step(
@@ -163,17 +251,17 @@ def step_by_step(
     bounds: Bounds | None,
     *,
     owned: bool,
-) -> tuple[str, str | None, str] | None:
-    """The session to take, who has its lease, and whose turn it is. What is late is let queue before."""
+) -> list[Found]:
+    """The session to take, or several where others may take the first one meanwhile, in the order of their
+    turns. What is late is let queue before."""
     search = _Search(connection, now, types, bounds)
     search.let_queue()
     priority: int | None = None
     while (priority := search.highest(below=priority)) is not None:
-        for share in (turn,) if owned else search.owners(priority, turn):
-            found = search.longest_waiting(priority, share)
-            if found is not None:
-                return (*found, share)
-    return None
+        found = search.of_owner(priority, turn) if owned else search.next(priority, turn)
+        if found:
+            return found
+    return []
 
 
 class _Search:
@@ -185,11 +273,8 @@ class _Search:
         self._connection = connection
         self._dialect = dialect_of(connection)
         self._now = self._dialect.parameters([now])
-        self._full_owners: set[str] = set()
         self._named = types
-        self._full_types: set[str] = set()
-        if bounds is not None:
-            self._full_owners, self._full_types = shares.running(connection, bounds)
+        self._full_owners, self._full_types = _full(connection, bounds)
 
     def let_queue(self) -> None:
         """Let sessions queue whose time has come."""
@@ -223,40 +308,48 @@ class _Search:
         found = self._each('"priority"', lower, params, '"priority" DESC')
         return max((row[0] for row in found), default=None)
 
-    def owners(self, priority: int, turn: str) -> Iterator[str]:
-        """Those whose turn it is, from the one after `turn` on, each once."""
-        share = self._owner(priority, f"{SHARE} > %s", turn)
-        while share is not None:
-            yield share
-            share = self._owner(priority, f"{SHARE} > %s", share)
-        share = self._owner(priority, f"{SHARE} <= %s", turn)
-        while share is not None:
-            yield share
-            share = self._owner(priority, f"{SHARE} > %s AND {SHARE} <= %s", share, turn)
+    def next(self, priority: int, turn: str) -> list[Found]:
+        """The first sessions of a priority, from the owner after `turn` on. An owner who has no share left is
+        passed over."""
+        for lap, until in ((f"{SHARE} > %s", []), (f"{SHARE} <= %s", [turn])):
+            found = self._waiting(priority, lap, [turn])
+            while found:
+                left = [one for one in found if one.share not in self._full_owners]
+                if left:
+                    return left
+                after = f"{SHARE} > %s{f' AND {SHARE} <= %s' if until else ''}"
+                found = self._waiting(priority, after, [found[-1].share, *until])
+        return []
 
-    def longest_waiting(self, priority: int, share: str) -> tuple[str, str | None] | None:
-        """The session of an owner that has waited longest, if the owner has a share left."""
-        if share in self._full_owners:
-            return None
-        is_free = free(self._dialect.lease_now)
-        condition = f' AND "priority" = %s AND {SHARE} = %s AND "runnable_at" <= %s AND {is_free}'
-        params = [priority, share, *self._now, *self._dialect.lease_clock()]
-        columns = '"runnable_at", "session_id"'
-        found = self._each(f'{columns}, "lease_owner"', condition, params, columns, self._skipping)
-        best = min(found, default=None, key=lambda row: row[:2])
-        return None if best is None else (best[1], best[2])
+    def of_owner(self, priority: int, owner: str) -> list[Found]:
+        """The sessions of one owner that have waited longest."""
+        return [] if owner in self._full_owners else self._waiting(priority, f"{SHARE} = %s", [owner])
 
-    def _owner(self, priority: int, compared: str, *to: str) -> str | None:
-        condition = f' AND "priority" = %s AND {compared}'
-        return min((row[0] for row in self._each(SHARE, condition, [priority, *to], SHARE)), default=None)
+    def _waiting(self, priority: int, compared: str, to: list[str]) -> list[Found]:
+        """The first sessions of some owners, in the order of their turns."""
+        condition = (
+            f' AND "priority" = %s AND {compared} AND "runnable_at" <= %s AND {free(self._dialect.lease_now)}'
+        )
+        params = [priority, *to, *self._now, *self._dialect.lease_clock()]
+        columns = f'{SHARE}, "runnable_at", "session_id"'
+        most = FOUND_AT_ONCE if self._dialect.searches_unlocked else 1
+        found = self._each(f'{columns}, "lease_owner"', condition, params, columns, most, self._skipping)
+        found.sort(key=lambda row: row[:3])
+        return [Found(session_id, lease_owner, share) for share, _, session_id, lease_owner in found[:most]]
 
     def _each(
-        self, columns: str, condition: str, params: Sequence[Any], order: str, locking: str = ""
+        self,
+        columns: str,
+        condition: str,
+        params: Sequence[Any],
+        order: str,
+        most: int = 1,
+        locking: str = "",
     ) -> list[tuple[Any, ...]]:
-        """The first row of each agent type."""
+        """The first rows of each agent type."""
         sql = (
-            f'SELECT {columns} FROM {table(Session).name} WHERE "agent_type" = %s AND {_QUEUED}{condition}'  # noqa: S608
-            f" ORDER BY {order} LIMIT 1{locking}"
+            f"SELECT {columns} FROM {table(Session).name}{self._dialect.using_index(_TURNS)}"  # noqa: S608
+            f' WHERE "agent_type" = %s AND {_QUEUED}{condition} ORDER BY {order} LIMIT {most}{locking}'
         )
         given = [self._dialect.parameters([one, *params]) for one in self.types]
         return [row for one in given for row in fetch(self._connection, sql, one)]

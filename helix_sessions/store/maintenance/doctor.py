@@ -15,7 +15,7 @@ from helix_sessions.exceptions import ContentUnreadable, HelixSessionsError, Ses
 from helix_sessions.models import MovedSession, Session
 from helix_sessions.models.guard import is_guarded
 from helix_sessions.store.engine import inputs
-from helix_sessions.store.engine.connection import execute, fetch
+from helix_sessions.store.engine.connection import connect, execute, fetch
 from helix_sessions.store.engine.dialect import dialect_of
 from helix_sessions.store.engine.remembered_rows import new_mark
 from helix_sessions.store.engine.session_rows import SessionRow, lock_row
@@ -70,6 +70,7 @@ def examine_sessions(
             on_progress(examined.sessions)
 
     job = Job(_Examined(), on_progress=progress, should_stop=should_stop)
+    connect(store._connection)  # which of them it is, the server has to be asked
     can_guard = dialect_of(store._connection).takes_triggers
     if session_ids is None and can_guard and not is_guarded(store._connection):
         tell(Finding(code="log_not_guarded", session_id=None, severity="warning", detail=_UNGUARDED))
