@@ -10,6 +10,7 @@ from django.db import connection
 from helix_sessions.runtime import SessionRunner
 from helix_sessions.runtime.scripted import ScriptedAgent, calls
 from helix_sessions.store import SessionStore
+from tests.store.statements import needs_memory
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -62,6 +63,28 @@ def warm_up(store: SessionStore) -> None:
     store.create_session("warm", agent_type="writer")
     store.admit_input("warm", "hello")
     assert SessionRunner(ScriptedAgent()).sweep() == 1
+
+
+def test_a_prompt_among_long_transcripts_is_planned_once(store: SessionStore, engine: str) -> None:
+    """PostgreSQL plans a prepared statement anew each time if it takes the session at hand for a short one
+    among long ones. That costs more than all else the statement does."""
+    if engine != "postgresql":
+        pytest.skip("SQLite plans a statement once in any case")
+    needs_memory()
+    for number in range(40):
+        store.create_session(f"long-{number}", agent_type="writer")
+        store.append_messages(f"long-{number}", [{"role": "user", "content": "hello"}] * 1000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    for number in range(12):
+        store.create_session(f"short-{number}", agent_type="writer")
+        store.admit_input(f"short-{number}", "hello")
+        assert SessionRunner(ScriptedAgent()).run(f"short-{number}").kind == "completed"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_prepared_statements WHERE generic_plans >= 6")
+        assert cursor.fetchall()
+        cursor.execute("SELECT statement FROM pg_prepared_statements WHERE custom_plans > 6")
+        assert cursor.fetchall() == []
 
 
 @pytest.mark.parametrize("turns", [1, 2, 4])

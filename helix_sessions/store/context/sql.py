@@ -45,8 +45,9 @@ def context(dialect: Dialect) -> str:
     does not know any more.
 
     The messages are found by the session's id itself, three times a parameter, and not by a join with the
-    head, for which SQLite may read every message there is."""
-    number, baseline = dialect.number, dialect.as_text('"baseline"')
+    head, for which SQLite may read every message there is. Of a session among others with long transcripts
+    PostgreSQL would expect less than of any, and so plan the statement anew each time."""
+    number, session, baseline = dialect.number, dialect.any_value, dialect.as_text('"baseline"')
     summary, content = dialect.as_text('"content"'), dialect.as_text('m."content"')
     messages, updates = table(Message).name, table(ContextUpdate).name
     return (
@@ -70,14 +71,14 @@ def context(dialect: Dialect) -> str:
         ' WHERE "start" > 0 AND "same" = 0'
         f' UNION ALL SELECT m."position", m."seq", NULL, {content}, NULL, NULL, NULL'
         f" FROM {messages} m"
-        ' WHERE m."session_id" = (SELECT %s)'
+        f' WHERE m."session_id" = {session}'
         ' AND m."position" >= (SELECT CASE WHEN "same" = 1 THEN "seen_position" ELSE "start" END FROM head)'
         ' AND m."truncated_seq" IS NULL AND NOT (m."role" = \'system\' AND EXISTS ('
         f'SELECT 1 FROM {updates} u WHERE u."session_id" = m."session_id" AND u."seq" = m."seq"'
         ' AND u."seq" <= (SELECT "since" FROM head)))'
         f' UNION ALL SELECT m."position", m."seq", NULL, {content}, NULL, NULL, NULL'
         f" FROM {updates} u CROSS JOIN {messages} m"
-        ' WHERE u."session_id" = (SELECT %s) AND u."seq" > (SELECT "since" FROM head)'
+        f' WHERE u."session_id" = {session} AND u."seq" > (SELECT "since" FROM head)'
         ' AND u."position" < (SELECT CASE WHEN "same" = 1 THEN 0 ELSE "start" END FROM head)'
         ' AND m."session_id" = u."session_id"'
         ' AND m."position" = u."position" AND m."seq" = u."seq" AND m."truncated_seq" IS NULL'

@@ -54,6 +54,7 @@ _SHARDS_ROWS = (
 class CitusDialect(PostgresDialect):
     """A write goes to the cluster at once, as a transaction of one statement for each table."""
 
+    any_value = "%s"  # by it the node is found
     creates_in_one_statement = False
     flushed_later = ""
     searches_unlocked = True

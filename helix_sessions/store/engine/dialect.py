@@ -41,6 +41,9 @@ class Dialect(ABC):
     """The placeholder of a time that no column tells the type of."""
     day: ClassVar[str] = "%s"
     """The placeholder of a date that no column tells the type of."""
+    any_value: ClassVar[str] = "%s"
+    """A placeholder into which the planner does not look: it expects the same of every value, and so plans a
+    prepared statement once."""
 
     lease_now: ClassVar[str] = "%s"
     """The time that leases go by; `lease_clock` has its parameters."""

@@ -251,6 +251,7 @@ class PortablePostgresDialect(Dialect):
 class PostgresDialect(PortablePostgresDialect):
     """PostgreSQL as it is at its best."""
 
+    any_value = "(SELECT %s)"
     claims_in_one_statement = True
     creates_in_one_statement = True
     flushed_later = " AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
