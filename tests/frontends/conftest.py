@@ -13,6 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 from rest_framework.test import APIClient
 
+from helix_sessions.api.frontends import following
 from helix_sessions.runtime import SessionRunner, TurnContext
 from helix_sessions.runtime.loop import lease_keeper
 from helix_sessions.runtime.scripted import ScriptedAgent
@@ -72,6 +73,24 @@ def worker(transactional_db: None) -> Iterator[Callable[..., None]]:
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
+
+
+@pytest.fixture
+def quick_worker(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """`quick_worker(agent)`: whatever a request has made runnable is done before the request looks how the
+    session stands."""
+    look = following.standing
+
+    def start(agent: Any) -> None:
+        runner = SessionRunner(agent)
+
+        def standing(*args: Any) -> Any:
+            runner.sweep()
+            return look(*args)
+
+        monkeypatch.setattr(following, "standing", standing)
+
+    return start
 
 
 class Frames:

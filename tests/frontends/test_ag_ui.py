@@ -147,6 +147,13 @@ def test_a_snapshot_has_the_ids_that_were_streamed(api: APIClient, session: str,
     assert [message["id"] for message in snapshot["messages"]] == streamed
 
 
+def test_an_answer_that_was_given_at_once_is_told(api: APIClient, session: str, quick_worker: Any) -> None:
+    quick_worker(ScriptedAgent(["Hello."]))
+    events = run(api, said("hi"))
+    assert text_of(events) == "Hello."
+    assert kinds(events)[-1] == "RUN_FINISHED"
+
+
 def test_clients_ask_for_a_stream(api: APIClient, session: str, worker: Worker) -> None:
     """As `HttpAgent` does."""
     worker(ScriptedAgent(["Hello.", "Hello again."]))

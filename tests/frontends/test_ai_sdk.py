@@ -68,6 +68,22 @@ def test_a_message_is_answered(api: APIClient, session: str, store: SessionStore
     assert api.get(f"{CHAT}/chat/stream").status_code == 204
 
 
+def test_an_answer_that_was_given_at_once_is_told(
+    api: APIClient, session: str, settings: Any, quick_worker: Any
+) -> None:
+    """Also one that goes on after an approval."""
+    settings.HELIX_SESSIONS = APPROVERS
+    script = [calls("refund", cents=5), "Done."]
+    tools = {"refund": lambda given, turn: "paid back"}
+    quick_worker(ScriptedAgent(script, tools=tools, approval_tools=["refund"]))
+    assert one(list(post(api, user_message("my money"))), "tool-approval-request")["toolCallId"] == "call-1"
+    part = {"type": "tool-refund", "toolCallId": "call-1", "input": {"cents": 5}}
+    answer = answering(part, state="approval-responded", approval={"id": "call-1", "approved": True})
+    chunks = list(post(api, user_message("my money"), answer))
+    assert one(chunks, "tool-output-available")["output"] == "paid back"
+    assert text_of(chunks) == "Done."
+
+
 def test_what_is_said_is_told_as_it_is_said(api: APIClient, session: str, worker: Worker) -> None:
     speaking = Speaking("Hel", "lo")
     worker(speaking.agent)

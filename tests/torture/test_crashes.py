@@ -29,7 +29,7 @@ def test_the_database_dies_under_workers(engine: str):
     figures = run_campaign("driven", engine, rounds=3)
 
     assert figures["schedules"] == 3
-    assert figures["cut connections"] + figures["crashes of the server"] > 0
+    assert figures.get("cut connections", 0) + figures.get("crashes of the server", 0) > 0
 
 
 def test_connections_are_cut_in_mid_commit(engine: str):

@@ -160,6 +160,22 @@ def standing(session_id: str, run_id: str | None = None) -> Standing:
     )
 
 
+def at_rest(session_id: str, input_id: str) -> Standing | None:
+    """How a session stands that leaves an input pending, because nothing is under way; `None` if the input is
+    taken, or was, and perhaps answered already: that is in the log for who follows."""
+    now = standing(session_id)
+    if now.is_under_way:
+        return None
+    pending = SessionStore(conf.API_DATABASE).list_inputs(session_id)
+    return now if any(one.input_id == input_id for one in pending) else None
+
+
+def has_ended_since(session_id: str, seq: int) -> bool:
+    """Whether a run has ended after an event: then its end is in the log for who follows."""
+    store = SessionStore(conf.API_DATABASE)
+    return bool(store.get_events(session_id, seq + 1, types=["run_finished"], limit=1))
+
+
 def pending_messages(store: SessionStore, session_id: str) -> list[dict[str, Any]]:
     """What was sent and not taken yet, as the messages that it becomes."""
     return [message_of(sent.input_id, sent.prompt) for sent in store.list_inputs(session_id)]

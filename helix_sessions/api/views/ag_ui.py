@@ -84,9 +84,9 @@ class AGUIView(FrontView):
             slot=slot,
             replayed_to=0 if is_new else self.store.get_session_head(session_id).head_seq,
         )
-        now = following.standing(session_id)
-        if is_new and not now.is_under_way:
-            answer.ending = front.end(now.status, f"The session is {now.status}.")
+        rest = following.at_rest(session_id, input_id) if is_new else None
+        if rest is not None:
+            answer.ending = front.end(rest.status, f"The session is {rest.status}.")
         return answer
 
     def _front(self, session_id: str, given: dict[str, Any]) -> ag_ui.AGUIStream:

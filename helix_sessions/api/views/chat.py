@@ -139,7 +139,7 @@ class ChatView(FrontView):
                 return _follow(session_id, exchange, slot, after=decided - 1, replayed_to=head)
             answer = _follow(session_id, exchange, slot, after=head)
         now = following.standing(session_id)
-        if not now.is_under_way:
+        if not now.is_under_way and not (found and following.has_ended_since(session_id, head)):
             front = answer.front
             nothing = front.end("failed", "Nothing waits for this answer.")
             answer.ending = front.waits(now.waiting) if now.waiting else nothing
@@ -160,9 +160,9 @@ class ChatView(FrontView):
         answer = Answer(
             session_id=session_id, after=receipt.admitted_seq, input_id=input_id, front=front, slot=slot
         )
-        now = following.standing(session_id)
-        if not now.is_under_way:  # it waits for answers, or for an operator who lets it go on
-            error = "The session is paused." if now.status == "paused" else ""
+        rest = following.at_rest(session_id, input_id)
+        if rest is not None:  # it waits for answers, or for an operator who lets it go on
+            error = "The session is paused." if rest.status == "paused" else ""
             answer.ending = front.end("waiting", error)
         return answer
 
