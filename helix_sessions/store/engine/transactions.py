@@ -142,7 +142,7 @@ def write(
 
 
 class _NeedsLock(Exception):
-    """The write does nothing, or is too long for one statement."""
+    """The write does nothing, or does not fit into one statement."""
 
 
 def decide(
@@ -155,12 +155,12 @@ def decide(
     lease: Lease | None = None,
 ) -> tuple[UnitOfWork, T]:
     """Make a write that is decided by a function of the row: without a lock, on condition that the row is
-    unchanged when it is written; only where it is not as `write` does. For the hot paths.
+    still unchanged when it is written. If it is not, it is decided again under the lock. For the hot paths.
 
     The row is the one that this connection wrote last, or is read without a lock, where that pays: then a
     write takes two statements instead of the four of a transaction.
 
-    The decision may be made again, so it only collects; it may read rows that never change.
+    The decision may be made several times, so it only collects; it may read rows that never change.
     """
     connection = connections[using]
     for look in (remembered_rows.recall, dialect_of(connection).read_unlocked):
@@ -208,8 +208,8 @@ def _decide_unlocked(
 
 
 def create(using: str, build: Callable[[BaseDatabaseWrapper], UnitOfWork]) -> UnitOfWork:
-    """Write a new session: in one statement, where the database has one for it, otherwise in a transaction.
-    `build` may be called again, so it only collects; it locks nothing."""
+    """Write a new session: in one statement where the database has one for it, otherwise in a transaction.
+    `build` may be called twice, so it only collects."""
     connection = connections[using]
     connect(connection)
     if dialect_of(connection).creates_in_one_statement and is_between_transactions(connection):
