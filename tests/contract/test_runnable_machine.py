@@ -231,11 +231,12 @@ class Causes(RuleBasedStateMachine):
         awaited = [child for known in self.known.values() for child in known.children]
         key = data.draw(st.sampled_from(awaited))
         known = self.known[key]
+        rested = known.rests_with_inputs
         self.store.settle_child(key, status, output=1)
         if known.lease is not None:
             self.lost.append(known.lease)
             known.stop()
-        self._enter(key, status)
+        self._enter(key, status, rested=rested)
 
     @rule(data=st.data())
     @of_one(lambda known: any(name.startswith("due") for name in known.unanswered))
