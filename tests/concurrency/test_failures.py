@@ -106,7 +106,8 @@ class TestEveryPoint:
         def create() -> None:
             store.create_session("s", agent_type="agent", custom_state={"a": 1})
 
-        assert fail_everywhere(create, flush_way) >= 1
+        least = 1 if dialect_of(connection).creates_in_one_statement else 2
+        assert fail_everywhere(create, flush_way) >= least
         assert_invariants("s")
 
     def test_in_a_transaction_of_the_caller(self, store: SessionStore, flush_way: str):

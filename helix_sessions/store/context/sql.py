@@ -45,8 +45,8 @@ def context(dialect: Dialect) -> str:
     does not know any more.
 
     The messages are found by the session's id itself, three times a parameter, and not by a join with the
-    head, for which SQLite may read every message there is. Of a session among others with long transcripts
-    PostgreSQL would expect less than of any, and so plan the statement anew each time."""
+    head, for which SQLite may read every message there is. PostgreSQL's planner does not see it: among long
+    transcripts it would expect less of this session than of the average one, and plan anew for each."""
     number, session, baseline = dialect.number, dialect.any_value, dialect.as_text('"baseline"')
     summary, content = dialect.as_text('"content"'), dialect.as_text('m."content"')
     messages, updates = table(Message).name, table(ContextUpdate).name
